@@ -1,0 +1,31 @@
+"""The canonical pose of a cloud, without a backbone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from minframe.frame import Frame
+from minframe.groups.base import Group
+
+
+def canonicalize(
+    x: Tensor, group: Group, type: str = "point", mask: Tensor | None = None, batch: Tensor | None = None
+) -> tuple[Tensor, Frame]:
+    """The one pose that represents ``x`` and everything the group can turn it into, and the frame that leads there.
+
+    >>> import torch, minframe as mf
+    >>> x = torch.randn(8, 20, 3, dtype=torch.float64)
+    >>> pose, frame = mf.canonicalize(x, mf.SO(3))
+    >>> turned, _ = mf.canonicalize(x @ mf.SO(3).random(dtype=x.dtype).mT, mf.SO(3))
+    >>> torch.allclose(pose, turned) and torch.allclose(frame.from_canonical(pose), x)
+    True
+
+    Args:
+        x: ``(*batch, n, d)``, or ``(N, d)`` with a batch vector.
+        group: for example ``mf.E(3)``.
+        type: ``"point"`` or ``"vector"``.
+        mask: ``(*batch, n)``, True for real rows; padding becomes zero.
+        batch: ``(N,)``, the sample number of each row.
+    """
+    frame = group.frame(x, type, mask, batch)
+    return frame.pose(x, type, own=True), frame

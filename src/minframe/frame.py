@@ -1,0 +1,170 @@
+"""What ``group.frame(x)`` returns: the canonical pose of a cloud and the way there and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minframe.errors import check_core
+from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.stabiliser import OrthogonalStabiliser
+from minframe.ragged import Layout
+from minframe.types import Type
+
+if TYPE_CHECKING:
+    from minframe.groups.base import Group
+
+
+class Frame(ABC):
+    """The minimal frame of a batch of clouds: of each, the coset ``g0 Stab(canonical pose)``, held as one element ``g0``.
+
+    ``rank``, ``size`` and ``margin`` have one entry per sample.
+    """
+
+    group: Group
+
+    @property
+    @abstractmethod
+    def element(self) -> Tensor:
+        """``g0``, in the group, in the dtype of the cloud."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> Tensor:
+        """Dimension of what the cloud spans."""
+
+    @property
+    @abstractmethod
+    def size(self) -> Tensor:
+        """Number of elements of the frame; ``inf`` where the stabiliser is continuous."""
+
+    @property
+    @abstractmethod
+    def margin(self) -> Tensor:
+        """Relative distance of the nearest discrete decision from flipping.
+
+        Where it is small, the canonical pose jumps nearby. No frame of finite size is without such places.
+        """
+
+    @abstractmethod
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        """``g0^-1 . x``."""
+
+    @abstractmethod
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        """The average of ``g . y`` over the frame, exact."""
+
+    @abstractmethod
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, which the choice of ``g0`` does not enter.
+
+        ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
+        what rounding left outside is set to zero.
+        """
+
+    def __repr__(self) -> str:
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size.tolist()})"
+
+
+class LinearFrame(Frame):
+    """A frame of matrices, translations or both.
+
+    Args:
+        group: the group it belongs to.
+        linear: ``(*batch, d, d)``, the matrix of ``g0``, in float64; ``None`` where the group has none.
+        inverse: its inverse.
+        shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
+        stabiliser: of the canonical pose.
+        layout: where the rows are.
+        dtype: of the cloud.
+        margin: computes the margin when it is asked for.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        linear: Tensor | None,
+        inverse: Tensor | None,
+        shift: Tensor | None,
+        stabiliser: OrthogonalStabiliser,
+        layout: Layout,
+        dtype: torch.dtype,
+        margin: Callable[[], Tensor],
+    ) -> None:
+        self.group = group
+        self.linear = linear
+        self.inverse = inverse
+        self.shift = shift
+        self.stabiliser = stabiliser
+        self.layout = layout
+        self.dtype = dtype
+        self._margin = margin
+
+    @property
+    def element(self) -> Tensor:
+        return self.group.assemble(self.linear, self.shift).to(self.dtype)
+
+    @property
+    def rank(self) -> Tensor:
+        return self.stabiliser.rank
+
+    @property
+    def size(self) -> Tensor:
+        return self.stabiliser.size
+
+    @property
+    def margin(self) -> Tensor:
+        return self._margin()
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        return self._inward(x, self.group.type(type), None)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        kind = self.group.type(type)
+        if kind.order == 1:
+            return self._inward(x, kind, self.stabiliser.determined if own else self.stabiliser.kept_axes(kind))
+        return self._average(self._inward(x, kind, None), kind)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        if not (kind.order or kind.parity):
+            return y
+        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading)
+        dtype = torch.promote_types(y.dtype, self.dtype)
+        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
+        if kind.order == 1 and matrix is not None:  # the average, folded into the matrix: the paper's Q_0
+            matrix = matrix * self.stabiliser.kept_axes(kind).unsqueeze(-2)
+        else:
+            y = self._average(y, kind)
+        y = transform(y, kind, self._for_rows(matrix, y), self._det(kind, y))
+        if self.shift is not None and kind.affine:
+            y = y + behind_batch(self._for_rows(self.shift, y), y, 1)
+        return y.to(dtype)
+
+    def _inward(self, x: Tensor, kind: Type, axes: Tensor | None) -> Tensor:
+        """``g0^-1 . x``, keeping only some ``axes`` of a type of order one."""
+        if not (kind.order or kind.parity):
+            return x
+        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading)
+        dtype, x = x.dtype, self.layout.clean(x)
+        if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
+            x = x - behind_batch(self._for_rows(self.shift, x), x, 1)
+        matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        if axes is not None and matrix is not None:
+            matrix = matrix * axes.unsqueeze(-1)
+        return transform(x, kind, self._for_rows(matrix, x), self._det(kind, x)).to(dtype)
+
+    def _average(self, y: Tensor, kind: Type) -> Tensor:
+        return self.stabiliser.spread(lambda sample: self.layout.for_rows(sample, y)).average(y, kind)
+
+    def _det(self, kind: Type, x: Tensor) -> Tensor | None:
+        if not kind.parity or self.linear is None:
+            return None
+        return self._for_rows(torch.linalg.det(self.linear), x)  # of an orthogonal matrix: its own inverse
+
+    def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
+        return None if sample is None else self.layout.for_rows(sample, x)

@@ -1,0 +1,165 @@
+"""Translations, and the groups made of translations and a linear group: E(d) and SE(d)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud
+from minframe.errors import check_finite
+from minframe.frame import LinearFrame
+from minframe.groups.base import Group, check_dimension, default_atol
+from minframe.groups.orthogonal import SO, O
+from minframe.linalg.stabiliser import OrthogonalStabiliser
+
+
+class _Shifting(Group):
+    """What groups with translations share."""
+
+    def check_frame_types(self, names: Sequence[str]) -> None:
+        if "point" not in names:
+            raise ValueError(
+                f"a frame of {self} needs a 'point' among its inputs: vectors do not say where the origin is"
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Translation(_Shifting):
+    """Shifts of ``d``-space; an element is a vector ``(*batch, d)``. The canonical pose has its mean at the origin."""
+
+    d: int
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, "Translation")
+
+    def __repr__(self) -> str:
+        return f"Translation({self.d})"
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Standard normal: the group is not compact."""
+        return torch.randn(*batch, self.d, dtype=dtype, device=device, generator=generator)
+
+    def parts(self, g: Tensor) -> tuple[None, Tensor]:
+        return None, g
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
+        assert shift is not None
+        return shift
+
+    def inverse(self, g: Tensor) -> Tensor:
+        return -g
+
+    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+        return g + h
+
+    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+        return g.isfinite().all(-1)
+
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        cloud = cloud.centred()
+        shift = cloud.origin
+        assert shift is not None
+        check_finite(shift.detach().square().sum(-1), "the cloud")
+        trivial = OrthogonalStabiliser(torch.ones_like(shift, dtype=torch.bool), special=True)
+        return LinearFrame(
+            group=self,
+            linear=None,
+            inverse=None,
+            shift=shift,
+            stabiliser=trivial,
+            layout=cloud.layout,
+            dtype=cloud.dtype,
+            margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided
+        )
+
+
+class Affine(_Shifting):
+    """Translations combined with a ``linear`` group; an element is a homogeneous matrix ``(*batch, d + 1, d + 1)``.
+
+    The frame is that of the linear group on the cloud relative to its mean, moved there.
+    """
+
+    linear: Group
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.d})"
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """A random linear part and a standard normal translation."""
+        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator)
+        shift = torch.randn(*batch, self.d, dtype=dtype, device=device, generator=generator)
+        return self.assemble(linear, shift)
+
+    def parts(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        return g[..., :-1, :-1], g[..., :-1, -1]
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
+        assert linear is not None and shift is not None
+        bottom = torch.zeros_like(torch.cat([shift, shift[..., :1]], -1)).unsqueeze(-2)
+        bottom[..., -1] = 1
+        return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
+
+    def inverse(self, g: Tensor) -> Tensor:
+        linear, shift = self.parts(g)
+        back = self.linear.inverse(linear)
+        return self.assemble(back, -(back @ shift.unsqueeze(-1)).squeeze(-1))
+
+    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+        return g @ h
+
+    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+        linear, shift = self.parts(g)
+        bottom = torch.zeros_like(g[..., -1, :])
+        bottom[..., -1] = 1
+        affine = ((g[..., -1, :] - bottom).abs() <= (default_atol(g) if atol is None else atol)).all(-1)
+        return self.linear.contains(linear, atol) & affine & shift.isfinite().all(-1)
+
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frame = self.linear.frame_of(cloud.centred())
+        frame.group = self
+        return frame
+
+
+@dataclass(frozen=True, repr=False)
+class E(Affine):
+    """Rotations, reflections and translations of ``d``-space."""
+
+    d: int
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, "E")
+
+    @property
+    def linear(self) -> O:
+        return O(self.d)
+
+
+@dataclass(frozen=True, repr=False)
+class SE(Affine):
+    """Rotations and translations of ``d``-space."""
+
+    d: int
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, "SE")
+
+    @property
+    def linear(self) -> SO:
+        return SO(self.d)

@@ -1,0 +1,1 @@
+"""Algorithms on batches of small matrices: pivoting, the generalised QR decomposition, stabiliser averages."""

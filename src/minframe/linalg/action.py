@@ -1,0 +1,42 @@
+"""How a matrix and a shift act on typed tensors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from minframe.types import Type
+
+
+def behind_batch(sample: Tensor, x: Tensor, core: int) -> Tensor:
+    """``(*batch, *core)`` with axes of length one put in for the axes of ``x`` between batch and core."""
+    batch = sample.shape[: sample.ndim - core]
+    return sample.view(*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :])
+
+
+def multiply(x: Tensor, matrix: Tensor) -> Tensor:
+    """``matrix @ v`` for every vector ``v`` of ``x`` ``(*batch, *any, d)``, with ``matrix`` ``(*batch, d, d)``."""
+    batch = x.shape[: matrix.ndim - 2]
+    rows = x.reshape(*batch, math.prod(x.shape[len(batch) : -1]), x.shape[-1])
+    return (rows @ matrix.mT).reshape(x.shape)
+
+
+def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None = None) -> Tensor:
+    """``x`` moved by ``matrix`` ``(*batch, d, d)``, in the wider dtype of the two; ``None`` is the identity.
+
+    A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
+    multiplied with.
+    """
+    if matrix is not None and type.order:
+        x = x.to(torch.promote_types(x.dtype, matrix.dtype))
+        matrix = matrix.to(x.dtype)
+        if type.order == 1:
+            x = multiply(x, matrix)
+        else:
+            matrix = behind_batch(matrix, x, 2)
+            x = matrix @ x @ matrix.mT
+    if det is not None and type.parity:
+        x = x * behind_batch(det, x, 0)
+    return x

@@ -1,0 +1,231 @@
+"""Where rows live: dense, masked or with a batch vector. The only file that knows.
+
+Algorithms see *planes*: a tensor ``(d, *rows)`` whose ``rows`` axes are ``(*batch, n)`` when dense and ``(N,)`` with a
+batch vector, and *sample* tensors, which have one entry per sample and broadcast against rows: ``(*batch, 1)`` or
+``(B,)``. The two classes below have the same methods on these shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.errors import check_batch, check_mask
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Rows ``(*batch, n)``, all real or chosen by a boolean ``mask`` of the same shape."""
+
+    batch_shape: tuple[int, ...]
+    n: int
+    mask: Tensor | None = None
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The axes that every typed tensor starts with."""
+        return self.batch_shape
+
+    def flatten(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """``(*batch, *any, d)`` as rows ``(*batch, k, d)``, and which of them are real (``None``: all)."""
+        middle = x.shape[len(self.batch_shape) : -1]
+        rows = x.reshape(*self.batch_shape, math.prod(middle), x.shape[-1])
+        if self.mask is None or not self._per_row(x):
+            return rows, None
+        channels = math.prod(middle[1:])
+        return rows, self.mask if channels == 1 else self.mask.repeat_interleave(channels, -1)
+
+    def _per_row(self, x: Tensor) -> bool:
+        b = len(self.batch_shape)
+        return x.ndim > b + 1 and x.shape[b] == self.n
+
+    def clean(self, x: Tensor) -> Tensor:
+        """Padding rows set to zero, whatever they held."""
+        if self.mask is None or tuple(x.shape[: self.mask.ndim]) != tuple(self.mask.shape):
+            return x
+        shape = self.mask.shape + (1,) * (x.ndim - self.mask.ndim)
+        return torch.where(self.mask.view(shape), x, torch.zeros((), dtype=x.dtype, device=x.device))
+
+    def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Dense]:
+        """The rows of several typed tensors as one cloud, with the layout of that cloud."""
+        rows, masks = zip(*(self.flatten(x) for x in parts), strict=True)
+        if len(rows) == 1:
+            return rows[0], Dense(self.batch_shape, rows[0].shape[-2], masks[0])
+        mask = None
+        if any(m is not None for m in masks):
+            whole = (torch.ones(r.shape[:-1], dtype=torch.bool, device=r.device) for r in rows)
+            mask = torch.cat([m if m is not None else w for m, w in zip(masks, whole, strict=True)], -1)
+        joined = torch.cat(rows, -2)
+        return joined, Dense(self.batch_shape, joined.shape[-2], mask)
+
+    @property
+    def real(self) -> Tensor | None:
+        """Which rows count, or ``None`` when all do."""
+        return self.mask
+
+    @property
+    def length(self) -> int:
+        """Length of the row axis, which ``positions`` count along."""
+        return self.n
+
+    def as_sample(self, x: Tensor) -> Tensor:
+        """``(*batch, d)`` as a sample tensor per coordinate, ``(d, *sample)``."""
+        return x.movedim(-1, 0).unsqueeze(-1)
+
+    def amax(self, r: Tensor) -> Tensor:
+        return r.amax(-1, keepdim=True)
+
+    def amin(self, r: Tensor) -> Tensor:
+        return r.amin(-1, keepdim=True)
+
+    def first(self, hit: Tensor) -> Tensor:
+        """Position of the first True row of each sample; any position if there is none."""
+        return hit.view(torch.uint8).argmax(-1, keepdim=True)
+
+    def positions(self, like: Tensor) -> Tensor:
+        """Position of every row, comparable with what ``first`` returns."""
+        return torch.arange(like.shape[-1], device=like.device)
+
+    def take(self, planes: Tensor, position: Tensor) -> Tensor:
+        """The chosen row of each sample, ``(d, *sample)``."""
+        return planes.gather(-1, position.expand(planes.shape[0], *position.shape))
+
+    def spread(self, sample: Tensor) -> Tensor:
+        """A sample tensor, broadcastable to rows."""
+        return sample
+
+    def collect(self, samples: Sequence[Tensor]) -> Tensor:
+        """``k`` sample tensors as ``(*batch, k)``."""
+        return torch.cat(list(samples), -1)
+
+    def take_rows(self, rows: Tensor, positions: Tensor) -> Tensor:
+        """Rows ``(*batch, k, d)`` at ``positions`` ``(*batch, k)``; differentiable."""
+        return rows.gather(-2, positions.unsqueeze(-1).expand(*positions.shape, rows.shape[-1]))
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Mean of the real rows in float64, ``(*batch, d)``."""
+        if self.mask is None:
+            return rows.mean(-2, dtype=torch.float64)
+        weight = self.mask.to(torch.float64)
+        return (rows * weight.unsqueeze(-1)).sum(-2) / weight.sum(-1, keepdim=True)
+
+    def relative(self, rows: Tensor, origin: Tensor) -> Tensor:
+        """``rows`` ``(*batch, k, d)`` minus ``origin`` ``(*batch, d)``."""
+        return rows - origin.unsqueeze(-2)
+
+    def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
+        """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
+        return sample
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows ``(N,)`` with the sample number of each in ``index``, in any order; ``count`` samples."""
+
+    index: Tensor
+    count: int
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return (self.count,)
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        return ()  # N for per-row tensors, count for per-sample ones: see for_rows
+
+    def clean(self, x: Tensor) -> Tensor:
+        return x
+
+    def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Ragged]:
+        rows, index = [], []
+        for x in parts:
+            channels = math.prod(x.shape[1:-1])
+            rows.append(x.reshape(x.shape[0] * channels, x.shape[-1]))
+            owner = self._owner(x)
+            index.append(owner if channels == 1 else owner.repeat_interleave(channels))
+        if len(rows) == 1:
+            return rows[0], Ragged(index[0], self.count)
+        return torch.cat(rows), Ragged(torch.cat(index), self.count)
+
+    def _owner(self, x: Tensor) -> Tensor:
+        if x.shape[0] == self.index.shape[0]:
+            return self.index
+        if x.shape[0] == self.count:
+            return torch.arange(self.count, device=x.device)
+        raise ValueError(
+            f"with a batch vector of {self.index.shape[0]} rows in {self.count} samples, a typed tensor must start "
+            f"with one of these two lengths, got shape {tuple(x.shape)}"
+        )
+
+    @property
+    def real(self) -> None:
+        return None
+
+    @property
+    def length(self) -> int:
+        return self.index.shape[0]
+
+    def as_sample(self, x: Tensor) -> Tensor:
+        return x.mT
+
+    def amax(self, r: Tensor) -> Tensor:
+        return r.new_full((self.count,), -math.inf).scatter_reduce(0, self.index, r, "amax")
+
+    def amin(self, r: Tensor) -> Tensor:
+        return r.new_full((self.count,), math.inf).scatter_reduce(0, self.index, r, "amin")
+
+    def first(self, hit: Tensor) -> Tensor:
+        last = hit.shape[0] - 1
+        order = torch.where(hit, self.positions(hit), last)
+        return order.new_full((self.count,), last).scatter_reduce(0, self.index, order, "amin")
+
+    def positions(self, like: Tensor) -> Tensor:
+        return torch.arange(like.shape[-1], device=like.device)
+
+    def take(self, planes: Tensor, position: Tensor) -> Tensor:
+        return planes[:, position]
+
+    def spread(self, sample: Tensor) -> Tensor:
+        return sample[..., self.index]
+
+    def collect(self, samples: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(samples), -1)
+
+    def take_rows(self, rows: Tensor, positions: Tensor) -> Tensor:
+        return rows[positions]
+
+    def mean(self, rows: Tensor) -> Tensor:
+        total = rows.new_zeros((self.count, rows.shape[-1]), dtype=torch.float64)
+        total = total.index_add(0, self.index, rows.double())
+        return total / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+
+    def relative(self, rows: Tensor, origin: Tensor) -> Tensor:
+        return rows - origin[self.index]
+
+    def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
+        return sample if x.shape[0] == self.count != self.index.shape[0] else sample[self._owner(x)]
+
+
+Layout = Dense | Ragged
+
+
+def layout_of(
+    x: Tensor, mask: Tensor | None, batch: Tensor | None, names: tuple[str, str] = ("mask", "batch")
+) -> Layout:
+    """The layout of a cloud ``x``: ``(*batch, n, d)``, or ``(N, d)`` with a batch vector.
+
+    With a mask or a batch vector the row axis is known, so ``x`` may have channel axes behind it.
+    """
+    if mask is not None and batch is not None:
+        raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
+    if batch is not None:
+        check_batch(batch, x, names[1])
+        return Ragged(batch.long(), int(batch.max()) + 1 if batch.shape[0] else 0)
+    if mask is not None:
+        check_mask(mask, x, names[0])
+        return Dense(tuple(mask.shape[:-1]), mask.shape[-1], mask)
+    return Dense(tuple(x.shape[:-2]), x.shape[-2])

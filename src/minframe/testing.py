@@ -1,0 +1,223 @@
+"""Measure and assert the equivariance of any model, yours included.
+
+>>> import torch, minframe as mf
+>>> model = mf.Equivariant(torch.nn.Linear(3, 3), mf.SE(3))
+>>> mf.testing.assert_equivariant(model, mf.SE(3), torch.randn(4, 10, 3))
+>>> bool(mf.testing.equivariance_error(torch.nn.Linear(3, 3), mf.SE(3), torch.randn(4, 10, 3)).min() > 0.01)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minframe.degenerate import DEGENERATIONS, polytopes
+from minframe.groups.base import Group
+from minframe.ragged import Dense, Layout, layout_of
+from minframe.signature import Path, Signature, leaves, map_typed
+from minframe.wrap import Equivariant
+
+__all__ = ["DEGENERATIONS", "assert_equivariant", "equivariance_error", "polytopes"]
+
+
+def equivariance_error(
+    model: Callable[..., Any],
+    group: Group,
+    *args: Any,
+    inputs: Any = None,
+    outputs: Any = None,
+    mask: str | None = None,
+    batch: str | None = None,
+    elements: int = 8,
+    permute: bool = False,
+    generator: torch.Generator | None = None,
+    **kwargs: Any,
+) -> Tensor:
+    """``|f(g x) - g f(x)| / |g f(x)|`` of each sample, the worst over random group elements and over the outputs.
+
+    Inputs are moved in float64 and rounded to their dtype once; outputs are compared in float64. Translations are drawn
+    in units of the size of the cloud.
+
+    Args:
+        model: any callable; an ``Equivariant`` knows its own types.
+        group: the group to test against, whatever the model was made for.
+        *args: arguments of the model, as in a call.
+        inputs: their types, as for ``Equivariant``.
+        outputs: types of what the model returns, as for ``Equivariant``.
+        mask: name of the argument that carries a mask.
+        batch: name of the argument that carries a batch vector.
+        elements: number of random elements for each sample.
+        permute: reorder the rows as well, and ask for outputs reordered in the same way.
+        generator: source of randomness.
+        **kwargs: keyword arguments of the model.
+
+    Returns:
+        Errors ``(*batch,)`` in float64; 0 where both sides are zero.
+    """
+    call = _Call(model, group, args, kwargs, inputs, outputs, mask, batch)
+    worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
+    plain = call.run(lambda type, x: x, None)
+    for _ in range(elements):
+        g = call.random_element(generator)
+        order = torch.randperm(call.rows, generator=generator) if permute else None
+        moved = call.run(lambda type, x, g=g: call.act(g, x, type), order)
+        worst = torch.maximum(worst, call.compare(plain, moved, g, order))
+    return worst
+
+
+def assert_equivariant(
+    model: Callable[..., Any],
+    group: Group,
+    *args: Any,
+    rtol: float | None = None,
+    degenerate: bool = False,
+    **options: Any,
+) -> None:
+    """Raise an ``AssertionError`` that names the worst sample unless every error is at most ``rtol``.
+
+    Args:
+        model: as for ``equivariance_error``, and so are the other arguments.
+        group: the group to test against.
+        *args: arguments of the model.
+        rtol: bound on the relative error; by default 1e-5, and 1e-11 for float64 inputs.
+        degenerate: try the inputs in every degenerate form as well (planar, collinear, coincident, ...).
+        **options: options of ``equivariance_error`` and keyword arguments of the model.
+    """
+    known = ("inputs", "outputs", "mask", "batch")
+    kwargs = {k: v for k, v in options.items() if k not in (*known, "elements", "permute", "generator")}
+    call = _Call(model, group, args, kwargs, *(options.get(k) for k in known))
+    if rtol is None:
+        rtol = 1e-11 if call.cloud.dtype == torch.float64 else 1e-5
+    for name, change in DEGENERATIONS.items() if degenerate else [("given", lambda x: x)]:
+        new_args, new_kwargs = call.with_clouds(change)
+        error = equivariance_error(model, group, *new_args, **{**options, **new_kwargs})
+        if not bool((error <= rtol).all()):
+            flat = error.flatten().nan_to_num(nan=torch.inf)
+            worst = int(flat.argmax()) if flat.numel() else 0
+            where = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape))
+            raise AssertionError(
+                f"not equivariant to {group} on {name} inputs: relative error {error.flatten()[worst]:.3g} > {rtol:.3g} "
+                f"in sample {where if len(where) != 1 else where[0]}; {int((flat > rtol).sum())} of {flat.numel()} samples fail, "
+                f"median error {flat.median():.3g}"
+            )
+
+
+class _Call:
+    """One call of a model, with the types of everything that goes in and comes out."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        group: Group,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: Any,
+        outputs: Any,
+        mask: str | None,
+        batch: str | None,
+    ) -> None:
+        wrapped = isinstance(model, Equivariant)
+        signature = model.signature if wrapped else Signature.of(model)
+        names = [signature.name(i) for i in range(len(args))]
+        self.model, self.group, self.positional = model, group, names
+        self.values = dict(zip(names, args, strict=True)) | kwargs
+        inputs = (model.inputs if wrapped else "point") if inputs is None else inputs
+        self.inputs = inputs if isinstance(inputs, dict) else {signature.name(0): inputs}
+        self.outputs = (model.outputs if wrapped else "point") if outputs is None else outputs
+        self.mask = mask or (model.mask if wrapped else None)
+        self.batch = batch or (model.batch if wrapped else None)
+        self.cloud = self._first_cloud()
+        self.layout: Layout = layout_of(self.cloud, self.values.get(self.mask), self.values.get(self.batch))
+        self.rows = self.layout.length
+
+    def _first_cloud(self) -> Tensor:
+        found: list[tuple[str, Tensor]] = []
+        for name, types in self.inputs.items():
+            map_typed(lambda _, type, x: found.append((type, x)), types, self.values.get(name), (name,), strict=False)
+        clouds = [x for wanted in ("point", "vector") for type, x in found if type == wanted]
+        if not clouds:
+            raise ValueError(f"no 'point' or 'vector' among the inputs to move: {dict(leaves(self.inputs))}")
+        return clouds[0]
+
+    def random_element(self, generator: torch.Generator | None) -> Tensor:
+        """One element per sample, its translation in units of the size of the cloud, which an outlier does not set."""
+        g = self.group.random(
+            *self.layout.batch_shape, dtype=torch.float64, device=self.cloud.device, generator=generator
+        )
+        linear, shift = self.group.parts(g)
+        if shift is None:
+            return g
+        rows, layout = self.layout.join([self.layout.clean(self.cloud.detach())])
+        length = torch.linalg.vector_norm(rows.double(), dim=-1)
+        log = torch.where(length > 0, length, 1.0).log()
+        log, share = layout.mean(torch.stack([log, (length > 0).double()], -1)).unbind(-1)
+        size = (log / share.clamp_min(1e-300)).exp()  # geometric mean of the lengths; 1 for a cloud at the origin
+        return self.group.assemble(linear, shift * size.unsqueeze(-1))
+
+    def act(self, g: Tensor, x: Tensor, type: str) -> Tensor:
+        return self.group.act(self.layout.for_rows(g, x), x.double(), type) if type != "scalar" else x
+
+    def with_clouds(self, change: Callable[[Tensor], Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with every point and vector input changed."""
+        values = self._map(lambda _, type, x: change(x) if type in ("point", "vector") else x)
+        return [values[n] for n in self.positional], {k: v for k, v in values.items() if k not in self.positional}
+
+    def _map(self, function: Callable[[Path, str, Any], Any]) -> dict[str, Any]:
+        changed = {
+            name: map_typed(function, types, self.values[name], (name,), strict=False)
+            for name, types in self.inputs.items()
+            if name in self.values
+        }
+        return self.values | changed
+
+    def run(self, move: Callable[[str, Tensor], Tensor], order: Tensor | None) -> Any:
+        def moved(_: Path, type: str, x: Tensor) -> Tensor:
+            return self._reorder(move(type, x).to(x.dtype), order)
+
+        values = self._map(moved)
+        for name in (self.mask, self.batch):
+            if name in values and values[name] is not None:
+                values[name] = self._reorder(values[name], order)
+        return self.model(
+            *(values[n] for n in self.positional), **{k: v for k, v in values.items() if k not in self.positional}
+        )
+
+    def _reorder(self, x: Tensor, order: Tensor | None) -> Tensor:
+        axis = len(self.layout.batch_shape) if isinstance(self.layout, Dense) else 0
+        if order is None or x.ndim <= axis or x.shape[axis] != self.rows:
+            return x
+        return x.index_select(axis, order.to(x.device))
+
+    def compare(self, plain: Any, moved: Any, g: Tensor, order: Tensor | None) -> Tensor:
+        results: list[tuple[str, Tensor, Tensor]] = []
+
+        def collect(into: list[tuple[str, Tensor]]) -> Callable[[Path, str, Any], None]:
+            return lambda _, type, y: into.append((type, y))
+
+        left: list[tuple[str, Tensor]] = []
+        right: list[tuple[str, Tensor]] = []
+        map_typed(collect(left), self.outputs, plain, ("output",), strict=True)
+        map_typed(collect(right), self.outputs, moved, ("output",), strict=True)
+        results = [(type, y, z) for (type, y), (_, z) in zip(left, right, strict=True)]
+        return torch.stack([self._relative(type, y, z, g, order) for type, y, z in results]).amax(0)
+
+    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor, order: Tensor | None) -> Tensor:
+        expected = self._reorder(self.act(g, plain.detach(), type).double(), order)
+        difference = self._norm(moved.detach().double() - expected, order)
+        scale = self._norm(expected, order)
+        return torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
+
+    def _norm(self, y: Tensor, order: Tensor | None) -> Tensor:
+        """Norm per sample."""
+        if isinstance(self.layout, Dense):
+            y = self.layout.clean(y) if order is None else y
+            return torch.linalg.vector_norm(y.flatten(len(self.layout.batch_shape)), dim=-1)
+        squares = y.square().flatten(1).sum(1) if y.ndim > 1 else y.square()
+        if y.shape[0] == self.layout.count != self.rows:
+            return squares.sqrt()
+        index = self.layout.index if order is None else self.layout.index[order]
+        return squares.new_zeros(self.layout.count).index_add(0, index, squares).sqrt()

@@ -1,0 +1,47 @@
+"""How a quantity moves under a group: the types that users write as strings.
+
+A type fixes the trailing *core* axes of a tensor and the representation acting on them. In front of the core stand
+the batch axes and then any further axes (rows, channels), all of which ride along: a ``"vector"`` may have shape
+``(*batch, d)`` (one per sample), ``(*batch, n, d)`` (one per row) or ``(*batch, n, c, d)`` (``c`` channels per row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Type:
+    """One row of the table of representations.
+
+    Attributes:
+        name: what users write.
+        order: number of core axes of length ``d`` (0, 1 or 2).
+        affine: the translation acts as well (only ``"point"``).
+        dual: moves by the inverse transpose.
+        parity: carries an extra factor ``det g``.
+    """
+
+    name: str
+    order: int
+    affine: bool = False
+    dual: bool = False
+    parity: bool = False
+
+
+SCALAR = Type("scalar", 0)
+POINT = Type("point", 1, affine=True)
+VECTOR = Type("vector", 1)
+
+LINEAR_TYPES: dict[str, Type] = {
+    t.name: t
+    for t in (
+        SCALAR,
+        Type("pseudoscalar", 0, parity=True),
+        POINT,
+        VECTOR,
+        Type("covector", 1, dual=True),
+        Type("pseudovector", 1, parity=True),
+        Type("tensor", 2),
+    )
+}

@@ -1,0 +1,188 @@
+"""``Equivariant`` and ``Invariant``: a backbone made symmetric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from minframe.cloud import Cloud
+from minframe.errors import check_cloud
+from minframe.frame import Frame
+from minframe.frames import Minimal
+from minframe.groups.base import Group
+from minframe.ragged import layout_of
+from minframe.signature import Path, Signature, leaves, map_typed
+
+FrameMethod = Callable[[Group, Cloud], Frame]
+MINIMAL = Minimal()
+
+
+class Equivariant(nn.Module):
+    """``backbone`` made exactly equivariant to ``group``, at the cost of one forward pass.
+
+    >>> import torch, minframe as mf
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 32), torch.nn.SiLU(), torch.nn.Linear(32, 3))
+    >>> model = mf.Equivariant(net, mf.E(3))
+    >>> x = torch.randn(8, 20, 3)
+    >>> g = mf.E(3).random(8)
+    >>> torch.allclose(model(mf.E(3).act(g, x)), mf.E(3).act(g, model(x)), atol=1e-5)
+    True
+
+    Each call finds the frame of the inputs, shows the backbone their canonical pose, and carries what it returns back,
+    averaged over the symmetry of the input itself. The wrapper has no parameters and no buffers of its own.
+
+    Args:
+        backbone: a module or a function.
+        group: for example ``mf.E(3)``.
+        inputs: how the inputs move: one type, for the first argument, or a dict from argument names to types (or to
+            nested dicts and tuples of types). Arguments that it does not name are passed through untouched.
+        outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
+        frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points and
+            vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
+            An input left out of it whose components the frame does not determine is shown to the backbone without them.
+        mask: name of the argument that carries a boolean mask ``(*batch, n)``, True = real. Padding is shown to the
+            backbone as zeros.
+        batch: name of the argument that carries the sample number of each row, ``(N,)``, as in PyTorch Geometric.
+            Both are forwarded to the backbone if it accepts them.
+        frames: how the group elements are chosen.
+        detach_frame: let no gradient flow through the choice of the frame.
+    """
+
+    def __init__(
+        self,
+        backbone: Callable[..., Any],
+        group: Group,
+        inputs: Any = "point",
+        outputs: Any = "point",
+        frame_on: str | Sequence[str] | None = None,
+        mask: str | None = None,
+        batch: str | None = None,
+        frames: FrameMethod = MINIMAL,
+        detach_frame: bool = False,
+    ) -> None:
+        super().__init__()
+        if not callable(backbone):
+            raise TypeError(f"backbone must be a module or a function, got {type(backbone).__name__}")
+        if not isinstance(group, Group):
+            raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
+        self.backbone = backbone
+        self.group = group
+        self.signature = Signature.of(backbone)
+        self.inputs = inputs if isinstance(inputs, dict) else {self.signature.name(0): inputs}
+        self.outputs = outputs
+        self.mask = mask
+        self.batch = batch
+        self.frames = frames
+        self.detach_frame = detach_frame
+        for name in self.inputs:
+            if not self.signature.accepts(name):
+                raise ValueError(f"backbone has no argument {name!r} to give a type to; it has: {self.signature}")
+        for _, name in [*leaves(self.inputs), *leaves(self.outputs)]:
+            group.type(name)
+        self.frame_on = self._frame_paths(frame_on)
+
+    def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
+        """The paths of the inputs that determine the frame, points first."""
+        typed = dict(leaves(self.inputs))
+        if frame_on is None:
+            paths = [path for path, type in typed.items() if type in ("point", "vector")]
+            if not paths:
+                raise ValueError(
+                    f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
+                    "and one of them must be a 'point' or a 'vector'"
+                )
+        else:
+            names = [frame_on] if isinstance(frame_on, str) else list(frame_on)
+            paths = [tuple(name.split(".")) for name in names]
+            for name, path in zip(names, paths, strict=True):
+                if path not in typed:
+                    known = ", ".join(".".join(p) for p in typed)
+                    raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
+                self.group.frame_type(typed[path])
+        self.group.check_frame_types([typed[path] for path in paths])
+        return tuple(sorted(paths, key=lambda path: typed[path] != "point"))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        names = [self.signature.name(i) for i in range(len(args))]
+        values = dict(zip(names, args, strict=True)) | kwargs
+        frame = self._frame(values)
+
+        def show(path: Path, type: str, x: Tensor) -> Tensor:
+            return frame.pose(x, type, own=path in self.frame_on)
+
+        for name, types in self.inputs.items():
+            if name in values:
+                values[name] = map_typed(show, types, values[name], (name,), strict=False)
+        y = self.backbone(
+            *(values[name] for name in names),
+            **{k: values[k] for k in kwargs if k not in (self.mask, self.batch) or self.signature.accepts_keyword(k)},
+        )
+        if self.outputs == "scalar":
+            return y
+
+        def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
+            if not isinstance(x, Tensor):
+                where = ".".join(path)
+                raise TypeError(
+                    f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
+                )
+            return frame.from_canonical(x, type)
+
+        return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _frame(self, values: dict[str, Any]) -> Frame:
+        """The frame of one call."""
+        found: dict[Path, tuple[Tensor, str]] = {}
+
+        def find(path: Path, type: str, x: Any) -> Any:
+            found[path] = (x, type)
+            return x
+
+        for name, types in self.inputs.items():
+            map_typed(find, types, values.get(name), (name,), strict=False)
+        present = [path for path in self.frame_on if path in found]
+        if not present:
+            names = ", ".join(".".join(path) for path in self.frame_on)
+            raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
+        for path in present:
+            check_cloud(found[path][0], self.group.d, self.group, ".".join(path))
+        mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
+        layout = layout_of(found[present[0]][0], mask, batch, (self.mask or "mask", self.batch or "batch"))
+        inputs = [(layout.clean(found[path][0]), self.group.type(found[path][1])) for path in present]
+        with torch.no_grad() if self.detach_frame else nullcontext():
+            return self.frames(self.group, Cloud(inputs, layout))
+
+    def extra_repr(self) -> str:
+        def short(types: Any) -> str:
+            return types if isinstance(types, str) else repr(types)
+
+        named = ", ".join(f"{name}: {short(types)}" for name, types in self.inputs.items())
+        return f"{self.group}, {named} -> {short(self.outputs)}"
+
+
+class Invariant(Equivariant):
+    """``backbone`` made exactly invariant to ``group``: ``Equivariant`` with ``outputs="scalar"``.
+
+    >>> import torch, minframe as mf
+    >>> energy = mf.Invariant(lambda x: x.pow(3).sum((-1, -2)), mf.O(3))
+    >>> x = torch.randn(5, 10, 3, dtype=torch.float64)
+    >>> torch.allclose(energy(x), energy(x @ mf.O(3).random(dtype=x.dtype).mT))
+    True
+    """
+
+    def __init__(
+        self,
+        backbone: Callable[..., Any],
+        group: Group,
+        inputs: Any = "point",
+        frame_on: str | Sequence[str] | None = None,
+        mask: str | None = None,
+        batch: str | None = None,
+        frames: FrameMethod = MINIMAL,
+        detach_frame: bool = False,
+    ) -> None:
+        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame)
