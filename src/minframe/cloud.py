@@ -12,24 +12,32 @@ from minframe.ragged import Layout
 from minframe.types import Type
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Planes:
     """A private float64 copy of the rows, coordinate by coordinate, for an algorithm to overwrite.
 
     Attributes:
-        values: ``(d, *rows)``, contiguous, relative to the origin.
-        layout: of the rows.
-        offset: length of the origin per sample, in the units of ``values``: rows so far away have been rounded before.
+        values: ``(d, *rows)``, contiguous; the rows are those of the cloud relative to its origin, then the ``d`` rows of
+            the identity for each sample.
+        layout: of the rows of the cloud.
+        extended: of all rows.
+        offset: ``(*batch, 1)``, length of the origin in the units of ``values``: rows so far out have been rounded before.
         eps: relative spacing of the numbers that the rows were given in.
     """
 
     values: Tensor
     layout: Layout
+    extended: Layout
     offset: Tensor | None
     eps: float
 
+    @property
+    def rows(self) -> Tensor:
+        """``(d, *rows)``, the cloud."""
+        return self.values[..., : self.layout.length]
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)
 class Cloud:
     """Typed inputs whose rows are taken together, points before vectors, padding already zero.
 
@@ -44,6 +52,14 @@ class Cloud:
     def dtype(self) -> torch.dtype:
         return self.inputs[0][0].dtype
 
+    @property
+    def needs_grad(self) -> bool:
+        return torch.is_grad_enabled() and any(x.requires_grad for x, _ in self.inputs)
+
+    def is_just(self, x: Tensor) -> bool:
+        """Whether ``x`` is the only input, and no gradient is wanted through it."""
+        return len(self.inputs) == 1 and self.inputs[0][0] is x and not (torch.is_grad_enabled() and x.requires_grad)
+
     def _points(self) -> list[Tensor]:
         return [x for x, type in self.inputs if type.affine]
 
@@ -51,8 +67,10 @@ class Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
         rows, layout = self.layout.join(self._points())
         origin = layout.mean(rows)
-        if rows.dtype == torch.float64:  # sums of narrower numbers are exact; here a second pass makes coincident points 0
-            origin = origin + layout.mean(layout.relative(rows, origin))
+        if (
+            rows.dtype == torch.float64
+        ):  # sums of narrower numbers are exact; here a second pass makes coincident points 0
+            origin = origin + layout.mean(rows - layout.for_each_row(origin))
         return replace(self, origin=origin)
 
     def take(self, positions: Tensor) -> Tensor:
@@ -69,24 +87,31 @@ class Cloud:
 
     def planes(self) -> Planes:
         """A copy of the rows. Where there are several inputs, each is first brought to length one: each has its own unit."""
-        several = len(self.inputs) > 1
-        blocks, offset = [], None
-        for x, type in self.inputs:
-            rows, layout = self.layout.join([x.detach()])
-            block = rows.movedim(-1, 0).to(torch.float64, copy=True, memory_format=torch.contiguous_format)
-            origin = layout.as_sample(self.origin.detach()) if type.affine and self.origin is not None else None
-            if origin is not None:
-                block.sub_(layout.spread(origin))
-                offset = torch.linalg.vector_norm(origin, dim=0)
-                if layout.real is not None:
-                    block.mul_(layout.real)
-            if several:
-                unit = layout.amax(torch.linalg.vector_norm(block, dim=0))
+        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        extended = layout.with_identity(rows.shape[-1])
+        values = layout.planes(rows)
+        offset = None
+        if len(self.inputs) == 1:
+            if self.origin is not None:
+                offset = self._recentre(values[..., : layout.length], layout)
+        else:
+            start = 0
+            for x, type in self.inputs:
+                _, part = self.layout.join([x])
+                block = values[..., start : start + part.length]
+                start += part.length
+                shift = self._recentre(block, part) if type.affine and self.origin is not None else None
+                unit = part.amax(torch.linalg.vector_norm(block, dim=0))
                 unit = torch.where(unit > 0, unit, 1.0)
-                block.div_(layout.spread(unit))
-                if origin is not None:
-                    offset = offset / unit
-            blocks.append(block)
-        values = torch.cat(blocks, -1) if several else blocks[0]
-        _, layout = self.layout.join([x for x, _ in self.inputs])
-        return Planes(values, layout, offset, max(torch.finfo(x.dtype).eps for x, _ in self.inputs))
+                block.div_(part.spread(unit))
+                offset = shift / part.collect([unit]) if shift is not None else offset
+        return Planes(values, layout, extended, offset, max(torch.finfo(x.dtype).eps for x, _ in self.inputs))
+
+    def _recentre(self, block: Tensor, layout: Layout) -> Tensor:
+        """Subtract the origin in place; its length ``(*batch, 1)``."""
+        assert self.origin is not None
+        origin = self.origin.detach()
+        block.sub_(layout.spread(layout.as_sample(origin)))
+        if layout.real is not None:
+            block.mul_(layout.real)
+        return origin.square().sum(-1, keepdim=True).sqrt()

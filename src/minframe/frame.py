@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minframe.cloud import Cloud
 from minframe.errors import check_core
 from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.qr import PivotedQR
 from minframe.linalg.stabiliser import OrthogonalStabiliser
-from minframe.ragged import Layout
 from minframe.types import Type
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class LinearFrame(Frame):
         inverse: its inverse.
         shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
-        layout: where the rows are.
-        dtype: of the cloud.
+        cloud: what the frame was taken of.
         margin: computes the margin when it is asked for.
+        decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
     """
 
     def __init__(
@@ -91,18 +92,20 @@ class LinearFrame(Frame):
         inverse: Tensor | None,
         shift: Tensor | None,
         stabiliser: OrthogonalStabiliser,
-        layout: Layout,
-        dtype: torch.dtype,
+        cloud: Cloud,
         margin: Callable[[], Tensor],
+        decomposition: PivotedQR | None = None,
     ) -> None:
         self.group = group
         self.linear = linear
         self.inverse = inverse
         self.shift = shift
         self.stabiliser = stabiliser
-        self.layout = layout
-        self.dtype = dtype
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.dtype = cloud.dtype
         self._margin = margin
+        self._decomposition = decomposition
 
     @property
     def element(self) -> Tensor:
@@ -125,6 +128,8 @@ class LinearFrame(Frame):
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
+        if own and self._decomposition is not None and self.cloud.is_just(x):
+            return self._decomposition.pose(x.dtype).view(x.shape)
         if kind.order == 1:
             return self._inward(x, kind, self.stabiliser.determined if own else self.stabiliser.kept_axes(kind))
         return self._average(self._inward(x, kind, None), kind)

@@ -17,7 +17,7 @@ from torch import Tensor
 from minframe.errors import check_batch, check_mask
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Dense:
     """Rows ``(*batch, n)``, all real or chosen by a boolean ``mask`` of the same shape."""
 
@@ -32,12 +32,12 @@ class Dense:
 
     def flatten(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """``(*batch, *any, d)`` as rows ``(*batch, k, d)``, and which of them are real (``None``: all)."""
-        middle = x.shape[len(self.batch_shape) : -1]
-        rows = x.reshape(*self.batch_shape, math.prod(middle), x.shape[-1])
-        if self.mask is None or not self._per_row(x):
-            return rows, None
-        channels = math.prod(middle[1:])
-        return rows, self.mask if channels == 1 else self.mask.repeat_interleave(channels, -1)
+        b = len(self.batch_shape)
+        mask = self.mask if self._per_row(x) else None
+        if x.ndim == b + 2:
+            return x, mask
+        rows = x.reshape(*self.batch_shape, math.prod(x.shape[b:-1]), x.shape[-1])
+        return rows, None if mask is None else mask.repeat_interleave(math.prod(x.shape[b + 1 : -1]), -1)
 
     def _per_row(self, x: Tensor) -> bool:
         b = len(self.batch_shape)
@@ -72,9 +72,29 @@ class Dense:
         """Length of the row axis, which ``positions`` count along."""
         return self.n
 
+    def planes(self, rows: Tensor) -> Tensor:
+        """A float64 copy of ``rows`` ``(*batch, n, d)`` as planes, followed by the identity: ``(d, *batch, n + d)``."""
+        d = rows.shape[-1]
+        eye = torch.eye(d, dtype=torch.float64, device=rows.device)
+        return torch.cat(
+            [rows.movedim(-1, 0), eye.view(d, *(1,) * len(self.batch_shape), d).expand(d, *self.batch_shape, d)], -1
+        )
+
+    def with_identity(self, d: int) -> Dense:
+        """The layout of what ``planes`` returns."""
+        return Dense(self.batch_shape, self.n + d)
+
     def as_sample(self, x: Tensor) -> Tensor:
         """``(*batch, d)`` as a sample tensor per coordinate, ``(d, *sample)``."""
         return x.movedim(-1, 0).unsqueeze(-1)
+
+    def identity(self, planes: Tensor) -> Tensor:
+        """What became of the identity in ``planes``, ``(*batch, d, d)``, coordinates last."""
+        return planes[..., self.n :].movedim(0, -1)
+
+    def for_each_row(self, x: Tensor) -> Tensor:
+        """``(*batch, d)``, broadcastable to rows ``(*rows, d)``."""
+        return x.unsqueeze(-2)
 
     def amax(self, r: Tensor) -> Tensor:
         return r.amax(-1, keepdim=True)
@@ -84,15 +104,17 @@ class Dense:
 
     def first(self, hit: Tensor) -> Tensor:
         """Position of the first True row of each sample; any position if there is none."""
-        return hit.view(torch.uint8).argmax(-1, keepdim=True)
+        return hit.max(-1, keepdim=True)[1]  # of equal values the first is returned
 
     def positions(self, like: Tensor) -> Tensor:
         """Position of every row, comparable with what ``first`` returns."""
         return torch.arange(like.shape[-1], device=like.device)
 
     def take(self, planes: Tensor, position: Tensor) -> Tensor:
-        """The chosen row of each sample, ``(d, *sample)``."""
-        return planes.gather(-1, position.expand(planes.shape[0], *position.shape))
+        """The chosen row of each sample, ``(d, *sample)``; of a single plane its entry, ``sample``."""
+        if planes.ndim > position.ndim:
+            position = position.expand(planes.shape[0], *position.shape)
+        return planes.gather(-1, position)
 
     def spread(self, sample: Tensor) -> Tensor:
         """A sample tensor, broadcastable to rows."""
@@ -113,16 +135,12 @@ class Dense:
         weight = self.mask.to(torch.float64)
         return (rows * weight.unsqueeze(-1)).sum(-2) / weight.sum(-1, keepdim=True)
 
-    def relative(self, rows: Tensor, origin: Tensor) -> Tensor:
-        """``rows`` ``(*batch, k, d)`` minus ``origin`` ``(*batch, d)``."""
-        return rows - origin.unsqueeze(-2)
-
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
         return sample
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Ragged:
     """Rows ``(N,)`` with the sample number of each in ``index``, in any order; ``count`` samples."""
 
@@ -169,8 +187,23 @@ class Ragged:
     def length(self) -> int:
         return self.index.shape[0]
 
+    def planes(self, rows: Tensor) -> Tensor:
+        eye = torch.eye(rows.shape[-1], dtype=torch.float64, device=rows.device)
+        return torch.cat([rows.mT, eye.repeat(1, self.count)], -1)
+
+    def with_identity(self, d: int) -> Ragged:
+        owner = torch.arange(self.count, device=self.index.device).repeat_interleave(d)
+        return Ragged(torch.cat([self.index, owner]), self.count)
+
     def as_sample(self, x: Tensor) -> Tensor:
         return x.mT
+
+    def identity(self, planes: Tensor) -> Tensor:
+        d = planes.shape[0]
+        return planes[:, self.length :].view(d, self.count, d).movedim(0, -1)
+
+    def for_each_row(self, x: Tensor) -> Tensor:
+        return x[self.index]
 
     def amax(self, r: Tensor) -> Tensor:
         return r.new_full((self.count,), -math.inf).scatter_reduce(0, self.index, r, "amax")
@@ -187,7 +220,7 @@ class Ragged:
         return torch.arange(like.shape[-1], device=like.device)
 
     def take(self, planes: Tensor, position: Tensor) -> Tensor:
-        return planes[:, position]
+        return planes[..., position]
 
     def spread(self, sample: Tensor) -> Tensor:
         return sample[..., self.index]
@@ -202,9 +235,6 @@ class Ragged:
         total = rows.new_zeros((self.count, rows.shape[-1]), dtype=torch.float64)
         total = total.index_add(0, self.index, rows.double())
         return total / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
-
-    def relative(self, rows: Tensor, origin: Tensor) -> Tensor:
-        return rows - origin[self.index]
 
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         return sample if x.shape[0] == self.count != self.index.shape[0] else sample[self._owner(x)]

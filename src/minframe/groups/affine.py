@@ -77,8 +77,7 @@ class Translation(_Shifting):
             inverse=None,
             shift=shift,
             stabiliser=trivial,
-            layout=cloud.layout,
-            dtype=cloud.dtype,
+            cloud=cloud,
             margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided
         )
 

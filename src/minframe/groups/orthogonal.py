@@ -11,8 +11,7 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
-from minframe.linalg.pivot import margin, pivot
-from minframe.linalg.qr import orthonormal_basis, with_positive_determinant
+from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import OrthogonalStabiliser
 
 
@@ -39,12 +38,11 @@ class O(Group):  # noqa: E742 (the group's name)
     ) -> Tensor:
         # The QR decomposition of a Gaussian matrix is Haar distributed once the diagonal of R is made positive.
         gauss = torch.randn(*batch, self.d, self.d, dtype=torch.float64, device=device, generator=generator)
-        q = orthonormal_basis(gauss, torch.ones(*batch, self.d, dtype=torch.bool, device=device))
-        return self._constrained(q).to(dtype or torch.get_default_dtype())
-
-    def _constrained(self, q: Tensor) -> Tensor:
-        """The basis as an element of the group."""
-        return q
+        q, r = torch.linalg.qr(gauss)
+        q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        if self.special:
+            q[..., -1] *= torch.linalg.det(q).sign().unsqueeze(-1)
+        return q.to(dtype or torch.get_default_dtype())
 
     def parts(self, g: Tensor) -> tuple[Tensor, None]:
         return g, None
@@ -68,16 +66,16 @@ class O(Group):  # noqa: E742 (the group's name)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
         with torch.no_grad():
-            pivots = pivot(cloud.planes())
-        q = self._constrained(orthonormal_basis(cloud.take(pivots.positions), pivots.determined))
+            found = pivoted_qr(cloud.planes(), self.special)
+        q = differentiable_basis(cloud.take(found.positions()), found) if cloud.needs_grad else found.basis
         return LinearFrame(
             group=self,
             linear=q,
             inverse=q.mT,
             shift=cloud.origin,
-            stabiliser=OrthogonalStabiliser(pivots.determined, self.special),
-            layout=cloud.layout,
-            dtype=cloud.dtype,
+            stabiliser=OrthogonalStabiliser(found.determined, self.special),
+            cloud=cloud,
+            decomposition=found,
             margin=lambda: margin(cloud.planes()),
         )
 
@@ -87,6 +85,3 @@ class SO(O):
     """Rotations of ``d``-space: the matrices of O(d) with determinant one."""
 
     special: ClassVar[bool] = True
-
-    def _constrained(self, q: Tensor) -> Tensor:
-        return with_positive_determinant(q)
