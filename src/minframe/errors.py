@@ -1,7 +1,8 @@
 """Checks of what users pass in; every message names the argument, what was received and what to do.
 
 Shapes and dtypes are known without looking at the data, so those checks are free. Checks that need the data cost a
-device synchronisation; they are skipped while tracing and inside ``with minframe.unchecked():``.
+device synchronisation; they are skipped while compiling and inside ``with minframe.unchecked():``, where a sample with NaN
+gives NaN.
 """
 
 from __future__ import annotations
@@ -33,10 +34,8 @@ def data_checks_enabled() -> bool:
 
 
 def check_finite(peak: Tensor, name: str) -> None:
-    """``peak``: a non-negative tensor per sample that is NaN or infinite if anything in the sample is."""
-    if torch.compiler.is_compiling():
-        return  # the values do not exist yet; NaN then travels to the output, where it is seen
-    if _checked.get() and not math.isfinite(peak.sum().item()):
+    """``peak``: a non-negative number per sample that is NaN or infinite if anything in the sample is."""
+    if data_checks_enabled() and not math.isfinite(peak.sum().item()):
         bad = (~peak.flatten().isfinite()).nonzero().flatten().tolist()
         raise ValueError(
             f"{name} has NaN or infinite coordinates (or some beyond 1e150) in sample {bad[0]} of {peak.numel()}: "

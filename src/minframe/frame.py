@@ -14,6 +14,7 @@ from minframe.errors import check_core
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.qr import PivotedQR
 from minframe.linalg.stabiliser import OrthogonalStabiliser
+from minframe.ragged import Layout
 from minframe.types import Type
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Frame(ABC):
     """
 
     group: Group
+    layout: Layout
 
     @property
     @abstractmethod
@@ -153,11 +155,12 @@ class LinearFrame(Frame):
     def _inward(self, x: Tensor, kind: Type, axes: Tensor | None) -> Tensor:
         """``g0^-1 . x``, keeping only some ``axes`` of a type of order one."""
         if not (kind.order or kind.parity):
-            return x
+            return self.layout.clean(x)
         check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading)
-        dtype, x = x.dtype, self.layout.clean(x)
+        dtype = x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - behind_batch(self._for_rows(self.shift, x), x, 1)
+        x = self.layout.clean(x)
         matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
         if axes is not None and matrix is not None:
             matrix = matrix * axes.unsqueeze(-1)

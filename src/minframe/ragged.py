@@ -163,13 +163,14 @@ class Ragged:
         for x in parts:
             channels = math.prod(x.shape[1:-1])
             rows.append(x.reshape(x.shape[0] * channels, x.shape[-1]))
-            owner = self._owner(x)
+            owner = self.owner(x)
             index.append(owner if channels == 1 else owner.repeat_interleave(channels))
         if len(rows) == 1:
             return rows[0], Ragged(index[0], self.count)
         return torch.cat(rows), Ragged(torch.cat(index), self.count)
 
-    def _owner(self, x: Tensor) -> Tensor:
+    def owner(self, x: Tensor) -> Tensor:
+        """The sample that each leading index of ``x`` belongs to."""
         if x.shape[0] == self.index.shape[0]:
             return self.index
         if x.shape[0] == self.count:
@@ -237,7 +238,7 @@ class Ragged:
         return total / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
 
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
-        return sample if x.shape[0] == self.count != self.index.shape[0] else sample[self._owner(x)]
+        return sample[self.owner(x)]
 
 
 Layout = Dense | Ragged

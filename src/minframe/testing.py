@@ -9,6 +9,7 @@ True
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,6 @@ def equivariance_error(
     *args: Any,
     inputs: Any = None,
     outputs: Any = None,
-    mask: str | None = None,
-    batch: str | None = None,
     elements: int = 8,
     permute: bool = False,
     generator: torch.Generator | None = None,
@@ -40,7 +39,8 @@ def equivariance_error(
     """``|f(g x) - g f(x)| / |g f(x)|`` of each sample, the worst over random group elements and over the outputs.
 
     Inputs are moved in float64 and rounded to their dtype once; outputs are compared in float64. Translations are drawn
-    in units of the size of the cloud.
+    in units of the size of the cloud, and what is relative to a point is the larger of its distance from the origin and
+    of that translation.
 
     Args:
         model: any callable; an ``Equivariant`` knows its own types.
@@ -48,17 +48,16 @@ def equivariance_error(
         *args: arguments of the model, as in a call.
         inputs: their types, as for ``Equivariant``.
         outputs: types of what the model returns, as for ``Equivariant``.
-        mask: name of the argument that carries a mask.
-        batch: name of the argument that carries a batch vector.
         elements: number of random elements for each sample.
         permute: reorder the rows as well, and ask for outputs reordered in the same way.
         generator: source of randomness.
-        **kwargs: keyword arguments of the model.
+        **kwargs: keyword arguments of the model. For a model that is no ``Equivariant``, ``mask=`` and ``batch=`` are taken
+            for what ``Equivariant`` means by them.
 
     Returns:
         Errors ``(*batch,)`` in float64; 0 where both sides are zero.
     """
-    call = _Call(model, group, args, kwargs, inputs, outputs, mask, batch)
+    call = _Call(model, group, args, kwargs, inputs, outputs)
     worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
     plain = call.run(lambda type, x: x, None)
     for _ in range(elements):
@@ -87,9 +86,9 @@ def assert_equivariant(
         degenerate: try the inputs in every degenerate form as well (planar, collinear, coincident, ...).
         **options: options of ``equivariance_error`` and keyword arguments of the model.
     """
-    known = ("inputs", "outputs", "mask", "batch")
-    kwargs = {k: v for k, v in options.items() if k not in (*known, "elements", "permute", "generator")}
-    call = _Call(model, group, args, kwargs, *(options.get(k) for k in known))
+    own = ("inputs", "outputs", "elements", "permute", "generator")
+    kwargs = {k: v for k, v in options.items() if k not in own}
+    call = _Call(model, group, args, kwargs, options.get("inputs"), options.get("outputs"))
     if rtol is None:
         rtol = 1e-11 if call.cloud.dtype == torch.float64 else 1e-5
     for name, change in DEGENERATIONS.items() if degenerate else [("given", lambda x: x)]:
@@ -117,21 +116,19 @@ class _Call:
         kwargs: dict[str, Any],
         inputs: Any,
         outputs: Any,
-        mask: str | None,
-        batch: str | None,
     ) -> None:
-        wrapped = isinstance(model, Equivariant)
-        signature = model.signature if wrapped else Signature.of(model)
+        wrapped = model if isinstance(model, Equivariant) else None
+        signature = wrapped.signature if wrapped else Signature.of(model)
         names = [signature.name(i) for i in range(len(args))]
         self.model, self.group, self.positional = model, group, names
         self.values = dict(zip(names, args, strict=True)) | kwargs
-        inputs = (model.inputs if wrapped else "point") if inputs is None else inputs
+        inputs = (wrapped.inputs if wrapped else "point") if inputs is None else inputs
         self.inputs = inputs if isinstance(inputs, dict) else {signature.name(0): inputs}
-        self.outputs = (model.outputs if wrapped else "point") if outputs is None else outputs
-        self.mask = mask or (model.mask if wrapped else None)
-        self.batch = batch or (model.batch if wrapped else None)
+        self.outputs = (wrapped.outputs if wrapped else "point") if outputs is None else outputs
+        self.ragged = (wrapped.mask, wrapped.batch) if wrapped else ("mask", "batch")
         self.cloud = self._first_cloud()
-        self.layout: Layout = layout_of(self.cloud, self.values.get(self.mask), self.values.get(self.batch))
+        mask, batch = (self.values.get(name) if name else None for name in self.ragged)
+        self.layout: Layout = layout_of(self.cloud, mask, batch)
         self.rows = self.layout.length
 
     def _first_cloud(self) -> Tensor:
@@ -179,8 +176,8 @@ class _Call:
             return self._reorder(move(type, x).to(x.dtype), order)
 
         values = self._map(moved)
-        for name in (self.mask, self.batch):
-            if name in values and values[name] is not None:
+        for name in self.ragged:
+            if name is not None and values.get(name) is not None:
                 values[name] = self._reorder(values[name], order)
         return self.model(
             *(values[n] for n in self.positional), **{k: v for k, v in values.items() if k not in self.positional}
@@ -193,31 +190,30 @@ class _Call:
         return x.index_select(axis, order.to(x.device))
 
     def compare(self, plain: Any, moved: Any, g: Tensor, order: Tensor | None) -> Tensor:
-        results: list[tuple[str, Tensor, Tensor]] = []
-
-        def collect(into: list[tuple[str, Tensor]]) -> Callable[[Path, str, Any], None]:
-            return lambda _, type, y: into.append((type, y))
-
+        """The largest relative error of the outputs of two runs."""
         left: list[tuple[str, Tensor]] = []
         right: list[tuple[str, Tensor]] = []
-        map_typed(collect(left), self.outputs, plain, ("output",), strict=True)
-        map_typed(collect(right), self.outputs, moved, ("output",), strict=True)
-        results = [(type, y, z) for (type, y), (_, z) in zip(left, right, strict=True)]
-        return torch.stack([self._relative(type, y, z, g, order) for type, y, z in results]).amax(0)
+        map_typed(lambda _, type, y: left.append((type, y)), self.outputs, plain, ("output",), strict=True)
+        map_typed(lambda _, type, y: right.append((type, y)), self.outputs, moved, ("output",), strict=True)
+        back = None if order is None else order.argsort()
+        errors = [
+            self._relative(type, y.detach(), self._reorder(z.detach(), back), g)
+            for (type, y), (_, z) in zip(left, right, strict=True)
+        ]
+        return torch.stack(errors).amax(0)
 
-    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor, order: Tensor | None) -> Tensor:
-        expected = self._reorder(self.act(g, plain.detach(), type).double(), order)
-        difference = self._norm(moved.detach().double() - expected, order)
-        scale = self._norm(expected, order)
+    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor) -> Tensor:
+        expected = self.act(g, plain, type).double()
+        difference, scale = self._norm(moved.double() - expected), self._norm(expected)
+        if self.group.type(type).affine:  # a point near the origin by accident is not a small output
+            scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type)))
         return torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
 
-    def _norm(self, y: Tensor, order: Tensor | None) -> Tensor:
-        """Norm per sample."""
+    def _norm(self, y: Tensor) -> Tensor:
+        """Norm of what belongs to each sample, without padding."""
         if isinstance(self.layout, Dense):
-            y = self.layout.clean(y) if order is None else y
-            return torch.linalg.vector_norm(y.flatten(len(self.layout.batch_shape)), dim=-1)
-        squares = y.square().flatten(1).sum(1) if y.ndim > 1 else y.square()
-        if y.shape[0] == self.layout.count != self.rows:
-            return squares.sqrt()
-        index = self.layout.index if order is None else self.layout.index[order]
-        return squares.new_zeros(self.layout.count).index_add(0, index, squares).sqrt()
+            batch = self.layout.batch_shape
+            flat = self.layout.clean(y).reshape(*batch, math.prod(y.shape[len(batch) :]))
+            return torch.linalg.vector_norm(flat, dim=-1)
+        squares = y.square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
+        return squares.new_zeros(self.layout.count).index_add(0, self.layout.owner(y), squares).sqrt()

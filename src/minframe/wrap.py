@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from minframe.cloud import Cloud
-from minframe.errors import check_cloud
+from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame
 from minframe.frames import Minimal
 from minframe.groups.base import Group
-from minframe.ragged import layout_of
+from minframe.ragged import Layout, layout_of
 from minframe.signature import Path, Signature, leaves, map_typed
 
 FrameMethod = Callable[[Group, Cloud], Frame]
@@ -111,7 +111,12 @@ class Equivariant(nn.Module):
         values = dict(zip(names, args, strict=True)) | kwargs
         frame = self._frame(values)
 
-        def show(path: Path, type: str, x: Tensor) -> Tensor:
+        def show(path: Path, type: str, x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                if type == "scalar":
+                    return x
+                raise TypeError(f"{'.'.join(path)} has type {type!r} and must be a tensor, got {x.__class__.__name__}")
+            self._check(path, type, x, frame.layout)
             return frame.pose(x, type, own=path in self.frame_on)
 
         for name, types in self.inputs.items():
@@ -152,9 +157,17 @@ class Equivariant(nn.Module):
             check_cloud(found[path][0], self.group.d, self.group, ".".join(path))
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         layout = layout_of(found[present[0]][0], mask, batch, (self.mask or "mask", self.batch or "batch"))
+        for path in present[1:]:
+            self._check(path, found[path][1], found[path][0], layout)
         inputs = [(layout.clean(found[path][0]), self.group.type(found[path][1])) for path in present]
         with torch.no_grad() if self.detach_frame else nullcontext():
             return self.frames(self.group, Cloud(inputs, layout))
+
+    def _check(self, path: Path, type: str, x: Tensor, layout: Layout) -> None:
+        """The shape of a typed tensor, by the name it has for the user."""
+        kind = self.group.type(type)
+        if kind.order or kind.parity:
+            check_core(x, kind.order, self.group.d, type, ".".join(path), layout.leading)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:

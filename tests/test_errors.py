@@ -1,0 +1,93 @@
+"""What bad input gets: an error that names the argument, what was received and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import minframe as mf
+
+X = torch.randn(4, 5, 3)
+FULL = torch.ones(4, 5, dtype=torch.bool)
+NET = torch.nn.Linear(3, 3)
+
+
+def with_nan() -> torch.Tensor:
+    x = X.clone()
+    x[2, 1, 0] = torch.nan
+    return x
+
+
+def pair(pos: torch.Tensor, vel: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return pos, vel
+
+
+def without_points_in_sample_two() -> torch.Tensor:
+    mask = FULL.clone()
+    mask[2] = False
+    return mask
+
+
+CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
+    ("wrong last axis", lambda: mf.O(3).frame(torch.randn(4, 5, 2)), ValueError, r"x must have shape \(\*batch, n, 3\) for O\(3\), got \(4, 5, 2\)"),
+    ("a single vector", lambda: mf.O(3).frame(torch.randn(3)), ValueError, r"x must have shape .* got \(3,\)"),
+    ("integers", lambda: mf.E(3).frame(torch.ones(4, 5, 3, dtype=torch.long)), TypeError, r"x must have a real floating dtype for E\(3\), got torch.int64: convert"),
+    ("complex numbers", lambda: mf.O(3).frame(X.to(torch.complex64)), TypeError, "real floating dtype .* got torch.complex64"),
+    ("no tensor", lambda: mf.O(3).frame([[1.0, 2.0, 3.0]]), TypeError, "x must be a torch.Tensor, got list: convert"),
+    ("NaN", lambda: mf.O(3).frame(with_nan()), ValueError, "NaN or infinite coordinates .* sample 2 of 4.*mask="),
+    ("infinity", lambda: mf.SE(3).frame(with_nan().nan_to_num(torch.inf)), ValueError, "NaN or infinite .* sample 2"),
+    ("NaN, translation", lambda: mf.Translation(3).frame(with_nan()), ValueError, "NaN or infinite .* sample 2"),
+    ("empty cloud", lambda: mf.O(3).frame(torch.randn(4, 0, 3)), ValueError, r"x has no points, shape \(4, 0, 3\)"),
+    ("mask shape", lambda: mf.O(3).frame(X, mask=torch.ones(4, 6, dtype=torch.bool)), ValueError, r"mask must have shape \(4, 5\), one entry per point, got \(4, 6\)"),
+    ("mask dtype", lambda: mf.O(3).frame(X, mask=FULL.float()), TypeError, r"mask must be a boolean tensor .* got torch.float32: use for example mask.bool"),
+    ("mask without points", lambda: mf.O(3).frame(X, mask=without_points_in_sample_two()), ValueError, r"mask leaves sample \[2\] with no points"),
+    ("batch shape", lambda: mf.O(3).frame(X[0], batch=torch.zeros(4, dtype=torch.long)), ValueError, r"batch must have shape \(5,\), .* got \(4,\)"),
+    ("batch dtype", lambda: mf.O(3).frame(X[0], batch=torch.zeros(5)), TypeError, "batch must be an integer tensor .* got torch.float32"),
+    ("batch with a gap", lambda: mf.O(3).frame(X[0], batch=torch.tensor([0, 0, 2, 2, 2])), ValueError, "batch leaves sample 1 of 3 with no points: renumber"),
+    ("negative batch", lambda: mf.O(3).frame(X[0], batch=torch.tensor([0, 0, -1, 1, 1])), ValueError, r"batch has negative sample numbers \(smallest -1\)"),
+    ("batch for a dense cloud", lambda: mf.O(3).frame(X, batch=torch.zeros(5, dtype=torch.long)), ValueError, r"batch must have shape \(4,\), .* points of shape \(4, 5, 3\)"),
+    ("mask and batch", lambda: mf.O(3).frame(X[0], mask=FULL[0], batch=torch.zeros(5, dtype=torch.long)), ValueError, "give mask= or batch=, not both"),
+    ("unknown type", lambda: mf.O(3).act(mf.O(3).random(), X, "spinor"), ValueError, r"O\(3\) has no type 'spinor': use one of scalar, "),
+    ("frame of a tensor", lambda: mf.O(3).frame(X, type="tensor"), ValueError, "a frame of O.3. is taken of a 'point' or 'vector' input, got type 'tensor'"),
+    ("frame of vectors only", lambda: mf.E(3).frame(X, type="vector"), ValueError, r"a frame of E\(3\) needs a 'point' among its inputs"),
+    ("dimension zero", lambda: mf.SO(0), ValueError, "SO needs a dimension of at least 1, got 0"),
+    ("dimension of the wrong kind", lambda: mf.E(3.0), TypeError, r"E needs an integer dimension, got 3\.0"),
+    ("output of the wrong shape", lambda: mf.Equivariant(lambda x: x[..., :2], mf.O(3))(X), ValueError, r"output of type 'point' must have shape \(4, \.\.\., 3\), got \(4, 5, 2\)"),
+    ("output without its batch", lambda: mf.Equivariant(lambda x: x[0], mf.O(3))(X), ValueError, r"output of type 'point' must have shape \(4, \.\.\., 3\), got \(5, 3\)"),
+    ("tuple where one output was declared", lambda: mf.Equivariant(lambda x: (x, x), mf.O(3))(X), TypeError, "output has type 'point' but is a tuple"),
+    ("one output where two were declared", lambda: mf.Equivariant(lambda x: x, mf.O(3), outputs=("point", "point"))(X), TypeError, "output must be a tuple of 2, as its types say, got Tensor"),
+    ("outputs of other names", lambda: mf.Equivariant(lambda x: {"a": x}, mf.O(3), outputs={"b": "point"})(X), ValueError, r"output has the entries \['a'\], but its types name \['b'\]"),
+    ("unknown argument", lambda: mf.Equivariant(pair, mf.O(3), {"position": "point"}), ValueError, "backbone has no argument 'position' to give a type to; it has: pos, vel"),
+    ("unknown type of an argument", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "dot"}), ValueError, "has no type 'dot'"),
+    ("type that is no name", lambda: mf.Equivariant(pair, mf.O(3), {"pos": 3}), TypeError, "pos must be a type name such as 'vector'"),
+    ("frame_on without a type", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point"}, frame_on="vel"), ValueError, "frame_on names 'vel', which has no type; inputs gives types to: pos"),
+    ("frame_on a scalar", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point", "vel": "scalar"}, frame_on="vel"), ValueError, "got type 'scalar'"),
+    ("nothing to take a frame of", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "scalar"}), ValueError, "no input determines a frame of O"),
+    ("only vectors for E", lambda: mf.Equivariant(pair, mf.E(3), {"pos": "vector"}), ValueError, "needs a 'point'"),
+    ("missing input", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point"})(vel=X), TypeError, "determined by pos, but the call gave none"),
+    ("wrong shape of a named input", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point", "vel": "vector"})(X, X[..., :2]), ValueError, r"vel must have shape .* got \(4, 5, 2\)"),
+    ("another batch in a second input", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point", "vel": "vector"})(X, X[:3]), ValueError, r"vel of type 'vector' must have shape \(4, \.\.\., 3\), got \(3, 5, 3\)"),
+    ("another batch in a tensor input", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point", "vel": "tensor"})(X, torch.randn(4, 3)), ValueError, r"vel of type 'tensor' must have shape \(4, \.\.\., 3, 3\), got \(4, 3\)"),
+    ("no tensor for a typed input", lambda: mf.Equivariant(pair, mf.O(3), {"pos": "point", "vel": "tensor"})(X, 3.0), TypeError, "vel has type 'tensor' and must be a tensor, got float"),
+    ("ragged output of the wrong length", lambda: mf.Equivariant(lambda x: x[:4], mf.O(3), batch="batch")(X[0], batch=torch.tensor([0, 0, 1, 1, 1])), ValueError, r"5 rows in 2 samples, .* got shape \(4, 3\)"),
+    ("no backbone", lambda: mf.Equivariant(3, mf.O(3)), TypeError, "backbone must be a module or a function, got int"),
+    ("no group", lambda: mf.Equivariant(NET, "O(3)"), TypeError, r"group must be a group such as mf.E\(3\), got 'O\(3\)'"),
+    ("dict input that is no dict", lambda: mf.Equivariant(pair, mf.O(3), {"pos": {"x": "point"}, "vel": "vector"})(X, X), TypeError, r"pos must be a dict with \['x'\], as its types say, got Tensor"),
+    ("not equivariant", lambda: mf.testing.assert_equivariant(NET, mf.O(3), X), AssertionError, r"not equivariant to O\(3\) on given inputs: relative error .* > 1e-05 in sample \d; 4 of 4 samples fail"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_message(call: Callable[[], object], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_data_checks_can_be_switched_off() -> None:
+    with mf.unchecked():
+        assert mf.O(3).frame(with_nan()).element[2].isnan().any()
+        assert not mf.O(3).frame(with_nan()).element[:2].isnan().any()  # other samples are untouched
+    with pytest.raises(ValueError, match="NaN"):
+        mf.O(3).frame(with_nan())

@@ -1,0 +1,235 @@
+"""A good citizen of PyTorch: derivatives, compile, export, autocast, processes, dtypes, strides."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed
+import torch.multiprocessing
+from table import BOUND, FAMILIES, clouds_for, gentle, wild
+from torch import Tensor, nn
+
+import minframe as mf
+
+EUCLIDEAN = [make(3) for make in FAMILIES]
+
+
+def mlp(dtype: torch.dtype = torch.float64) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3)).to(dtype)
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [make(d) for make in FAMILIES for d in (1, 2, 3)], ids=str)
+def test_first_and_second_derivatives(group: mf.Group) -> None:
+    x = torch.randn(2, 4, group.d, dtype=torch.float64, requires_grad=True)
+    model = mf.Equivariant(lambda x: torch.tanh(x) + 0.5 * x.roll(1, -1) * x.roll(1, -2), group)
+    assert torch.autograd.gradcheck(model, (x,))
+    assert torch.autograd.gradgradcheck(model, (x,))
+
+
+def test_derivatives_through_masks_batches_and_several_inputs() -> None:
+    pos = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    vel = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True] * 4, [True, False, True, True]])
+
+    def net(pos: Tensor, vel: Tensor) -> Tensor:
+        return torch.tanh(pos) * vel.roll(1, -1)
+
+    types = {"pos": "point", "vel": "vector"}
+    masked = mf.Equivariant(net, mf.SE(3), types, "vector", mask="mask")
+    assert torch.autograd.gradcheck(lambda p, v: masked(p, v, mask=mask)[mask], (pos, vel))
+    ragged = mf.Equivariant(net, mf.SE(3), types, "vector", batch="batch")
+    batch = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    assert torch.autograd.gradcheck(lambda p, v: ragged(p.flatten(0, 1), v.flatten(0, 1), batch=batch), (pos, vel))
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+def test_derivatives_are_finite_on_every_family(group: mf.Group) -> None:
+    for name, x in clouds_for(group).items():
+        for dtype in (torch.float64, torch.float32):
+            y = x.to(dtype).clone().requires_grad_()
+            out = mf.Equivariant(gentle, group)(y)
+            (grad,) = torch.autograd.grad((out + out.square() / (1 + out.detach().abs().max())).sum(), y, create_graph=True)
+            assert grad.isfinite().all(), name
+            (second,) = torch.autograd.grad((grad * y.detach()).sum(), y)
+            assert second.isfinite().all(), name
+
+
+def test_detached_frames_carry_no_gradient() -> None:
+    x = torch.randn(4, 5, 3, dtype=torch.float64, requires_grad=True)
+    frame = mf.SO(3).frame(x)
+    assert frame.element.requires_grad
+    free = mf.Equivariant(wild, mf.SE(3), detach_frame=True)
+    tied = mf.Equivariant(wild, mf.SE(3))
+    assert torch.allclose(free(x), tied(x))
+    (a,) = torch.autograd.grad(free(x).square().sum(), x)
+    (b,) = torch.autograd.grad(tied(x).square().sum(), x)
+    assert not torch.allclose(a, b)
+    q = mf.SE(3).frame(x.detach())
+    linear, shift = mf.SE(3).parts(q.element)
+    y = ((x - shift.unsqueeze(-2)) @ linear)
+    y = wild(y) @ linear.mT + shift.unsqueeze(-2)
+    (c,) = torch.autograd.grad(y.square().sum(), x)
+    torch.testing.assert_close(a, c)
+
+
+class Energy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).sum((-1, -2)) + (x[..., :1, 0] * x[..., 1:2, 1]).sum(-1)
+
+
+def test_forces_are_equivariant_and_can_be_trained_on() -> None:
+    energy = mf.Invariant(Energy(), mf.E(3)).double()
+
+    def forces(x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        return -torch.autograd.grad(energy(x).sum(), x, create_graph=True)[0]
+
+    x = torch.randn(16, 5, 3, dtype=torch.float64)
+    mf.testing.assert_equivariant(forces, mf.E(3), x, outputs="vector")
+    target = mf.Equivariant(lambda x: torch.sin(x), mf.E(3), outputs="vector")(x).detach()
+    optimiser = torch.optim.Adam(energy.parameters(), 1e-2)
+    losses = []
+    for _ in range(60):
+        loss = (forces(x) - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
+    mf.testing.assert_equivariant(forces, mf.E(3), x, outputs="vector")
+
+
+def test_parameters_learn_while_inputs_need_no_gradient() -> None:
+    model = mf.Equivariant(mlp(torch.float32), mf.E(3))
+    model(torch.randn(4, 5, 3)).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    with torch.inference_mode():
+        assert model(torch.randn(4, 5, 3)).isfinite().all()
+
+
+# --- compile and export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [mf.E(3), mf.SO(3)], ids=str)
+def test_compiles_without_a_graph_break(group: mf.Group) -> None:
+    model = mf.Equivariant(mlp(), group, mask="mask")
+    compiled = torch.compile(model, fullgraph=True)
+    x, mask = torch.randn(6, 5, 3, dtype=torch.float64), torch.rand(6, 5) > 0.3
+    mask[:, 0] = True
+    torch.testing.assert_close(compiled(x), model(x))
+    torch.testing.assert_close(compiled(x, mask=mask), model(x, mask=mask))
+    x.requires_grad_()
+    (a,) = torch.autograd.grad(compiled(x).square().sum(), x)
+    (b,) = torch.autograd.grad(model(x).square().sum(), x)
+    torch.testing.assert_close(a, b)
+
+
+def test_compiles_with_a_batch_vector() -> None:
+    # How many samples a batch vector has is known only from its values, so there is one graph break, at that place.
+    model = mf.Equivariant(mlp(), mf.E(3), batch="batch")
+    x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    torch.testing.assert_close(torch.compile(model, backend="eager")(x, batch=batch), model(x, batch=batch))
+
+
+def test_exports_with_a_dynamic_batch() -> None:
+    model = mf.Equivariant(mlp(), mf.SE(3)).eval()
+    x = torch.randn(6, 5, 3, dtype=torch.float64)
+    batch = torch.export.Dim("batch", min=2, max=1024)
+    with torch.no_grad():
+        program = torch.export.export(model, (x,), dynamic_shapes=(({0: batch},),))
+    for count in (6, 17):
+        y = torch.randn(count, 5, 3, dtype=torch.float64)
+        torch.testing.assert_close(program.module()(y), model(y))
+
+
+# --- precision and memory --------------------------------------------------------------------------------------------
+
+
+def test_autocast_leaves_frames_alone() -> None:
+    x = torch.randn(8, 20, 3)
+    outside = mf.E(3).frame(x).element
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = mf.E(3).frame(x).element
+        pose, frame = mf.canonicalize(x, mf.E(3))
+        back = frame.from_canonical(pose)
+        y = mf.Equivariant(mlp(torch.float32), mf.E(3))(x)
+    assert torch.equal(inside, outside)
+    assert pose.dtype == back.dtype == y.dtype == torch.float32
+    torch.testing.assert_close(back, x, atol=1e-5, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        identity = mf.Equivariant(lambda x: x, mf.E(3))
+        mf.testing.assert_equivariant(identity, mf.E(3), x)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)], ids=str)
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+def test_half_precision(group: mf.Group, dtype: torch.dtype, bound: float) -> None:
+    x = torch.tensor([[2.0, 0, 0], [0, 1.8, 0], [0, 0, -1.9], [-1.5, -1.5, 1.5]], dtype=dtype)
+    model = mf.Equivariant(lambda x: x + x.abs().roll(1, -1), group)
+    y = model(x.expand(200, 4, 3))
+    assert y.dtype == dtype
+    assert mf.testing.equivariance_error(model, group, x.expand(200, 4, 3), elements=1).max() <= bound
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+def test_strides_do_not_matter(group: mf.Group) -> None:
+    model = mf.Equivariant(wild, group)
+    x = torch.randn(3, 6, 4, dtype=torch.float64).mT  # (3, 4, 6)
+    views = [x[..., ::2], torch.randn(5, 3, dtype=torch.float64).expand(3, 5, 3), torch.randn(3, 4, 8, dtype=torch.float64)[..., 2:5]]
+    for view in views:
+        assert torch.equal(model(view), model(view.contiguous()))
+        assert model(view).is_contiguous() or view.stride(0) == 0
+        before = view.clone()
+        model(view)
+        assert torch.equal(view, before)
+
+
+@pytest.mark.parametrize("dtype", BOUND, ids=str)
+def test_a_large_cloud(dtype: torch.dtype) -> None:
+    x = torch.randn(1, 50_000, 3, dtype=dtype)
+    mf.testing.assert_equivariant(mf.Equivariant(gentle, mf.SE(3)), mf.SE(3), x)
+
+
+# --- two processes ---------------------------------------------------------------------------------------------------
+
+
+def _gradients(model: nn.Module, x: Tensor) -> list[Tensor]:
+    model(x).square().mean().backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def _worker(rank: int, port: int, folder: str) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(mf.Equivariant(mlp(), mf.E(3)))
+    x = torch.load(f"{folder}/x.pt")
+    torch.save(_gradients(model, x[4 * rank : 4 * rank + 4]), f"{folder}/grad{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = mf.Equivariant(mlp(), mf.E(3))
+    x = torch.randn(8, 5, 3, dtype=torch.float64)
+    torch.save(x, tmp_path / "x.pt")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torch.multiprocessing.spawn(_worker, (port, str(tmp_path)), nprocs=2)
+    expected = _gradients(model, x)
+    for rank in (0, 1):
+        for got, want in zip(torch.load(tmp_path / f"grad{rank}.pt"), expected, strict=True):
+            torch.testing.assert_close(got, want)

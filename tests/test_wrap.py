@@ -1,0 +1,331 @@
+"""``Equivariant``: several inputs and outputs, frames on chosen inputs, masks, batch vectors, axes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from table import FAMILIES, gentle, wild
+from torch import Tensor, nn
+
+import minframe as mf
+
+EUCLIDEAN = [make(3) for make in FAMILIES]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 16), nn.SiLU(), nn.Linear(16, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + x.roll(1, -2)
+
+
+def everything(pos: Tensor, vel: Tensor, spin: Tensor, stress: Tensor, charge: Tensor) -> dict[str, Any]:
+    bent = torch.tanh(pos) + 0.3 * vel.roll(1, -1) + spin * charge
+    return {
+        "moved": pos + 0.1 * vel + 0.1 * bent.sin(),
+        "state": (bent, spin.roll(1, -1) * charge + 0.2, {"energy": (bent * pos).sum((-1, -2)), "twist": bent.sum((-1, -2))}),
+        "stress": stress.roll(1, -1) + bent.unsqueeze(-1) * vel.unsqueeze(-2),
+        "dual": bent.flip(-1),
+    }
+
+
+INPUTS = {"pos": "point", "vel": "vector", "spin": "pseudovector", "stress": "tensor", "charge": "scalar"}
+OUTPUTS = {
+    "moved": "point",
+    "state": ("vector", "pseudovector", {"energy": "scalar", "twist": "pseudoscalar"}),
+    "stress": "tensor",
+    "dual": "covector",
+}
+
+
+def sample(*batch: int, n: int = 6) -> tuple[Tensor, ...]:
+    shapes = ((3,), (3,), (3,), (3, 3), (1,))
+    return tuple(torch.randn(*batch, n, *shape, dtype=torch.float64) for shape in shapes)
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+@pytest.mark.parametrize("frame_on", [None, "pos", ("pos", "vel"), ("vel", "pos")])
+def test_typed_inputs_and_outputs(group: mf.Group, frame_on: Any) -> None:
+    model = mf.Equivariant(everything, group, INPUTS, OUTPUTS, frame_on)
+    mf.testing.assert_equivariant(model, group, *sample(40))
+    flat = list(sample(40))
+    flat[0][..., 2] = 0  # a planar cloud; its vectors are not
+    flat[1][..., 1:] = 0
+    mf.testing.assert_equivariant(model, group, *flat)
+    flat[0][..., 1] = 0  # collinear
+    mf.testing.assert_equivariant(model, group, *flat)
+    flat[0][...] = 0.5  # coincident
+    mf.testing.assert_equivariant(model, group, *flat)
+
+
+def test_velocities_complete_the_frame_of_a_collinear_molecule() -> None:
+    pos = torch.tensor([[-1.0, 0, 0], [0, 0, 0], [1.2, 0, 0]], dtype=torch.float64)
+    vel = torch.randn(3, 3, dtype=torch.float64)
+
+    def net(pos: Tensor, vel: Tensor) -> Tensor:
+        return vel.square().flip(-1) + 1
+
+    types = {"pos": "point", "vel": "vector"}
+    full = mf.Equivariant(net, mf.SE(3), types, "vector")(pos, vel)
+    alone = mf.Equivariant(net, mf.SE(3), types, "vector", frame_on="pos")(pos, vel)
+    assert torch.linalg.matrix_rank(full) > 1
+    assert torch.linalg.matrix_rank(alone) == 1  # only the axis is determined
+
+
+def test_inputs_of_different_units_are_equally_important() -> None:
+    pos, vel = torch.randn(2, 30, 4, 3, dtype=torch.float64).unbind()
+    types = {"pos": "point", "vel": "vector"}
+    for scale in (1e-9, 1.0, 1e9):
+        line = pos * torch.tensor([1.0, 0, 0])
+        model = mf.Equivariant(lambda pos, vel: (pos / 1e3, vel * 0 + 1.0), mf.E(3), types, ("point", "vector"))
+        moved, vector = model(line, vel * scale)
+        assert torch.linalg.vector_norm(vector[0, 0]).item() == pytest.approx(3**0.5)
+        assert moved.isfinite().all()
+
+
+def test_nested_inputs() -> None:
+    def net(state: dict[str, Any], scale: float = 1.0) -> Tensor:
+        (vel, _), tag = state["vectors"], state["tag"]
+        assert tag == "untouched"
+        return gentle(state["pos"]) * scale + vel
+
+    model = mf.Equivariant(net, mf.E(3), {"state": {"pos": "point", "vectors": ("vector", "vector")}}, "point")
+    assert model.frame_on == (("state", "pos"), ("state", "vectors", "0"), ("state", "vectors", "1"))
+    pos, vel = torch.randn(2, 10, 5, 3, dtype=torch.float64).unbind()
+    mf.testing.assert_equivariant(model, mf.E(3), {"pos": pos, "vectors": [vel, vel], "tag": "untouched"}, scale=0.5)
+
+
+def test_named_tuples_stay_named_tuples() -> None:
+    class Pair(NamedTuple):
+        force: Tensor
+        energy: Tensor
+
+    model = mf.Equivariant(lambda x: Pair(wild(x), x.sum((-1, -2))), mf.O(3), outputs=("vector", "scalar"))
+    out = model(torch.randn(4, 5, 3))
+    assert isinstance(out, Pair)
+    assert out.energy.shape == (4,)
+
+
+def test_optional_inputs_may_be_left_out() -> None:
+    def net(pos: Tensor, vel: Tensor | None = None) -> Tensor:
+        return gentle(pos) if vel is None else gentle(pos) + vel
+
+    model = mf.Equivariant(net, mf.SE(3), {"pos": "point", "vel": "vector"})
+    pos, vel = torch.randn(2, 10, 5, 3, dtype=torch.float64).unbind()
+    mf.testing.assert_equivariant(model, mf.SE(3), pos)
+    mf.testing.assert_equivariant(model, mf.SE(3), pos, None)
+    mf.testing.assert_equivariant(model, mf.SE(3), pos, vel=vel)
+
+
+def test_unnamed_arguments_pass_untouched() -> None:
+    marker = object()
+
+    def net(x: Tensor, thing: object, *, other: object = None) -> Tensor:
+        assert thing is marker
+        assert other is marker
+        return x
+
+    mf.Equivariant(net, mf.O(3))(torch.randn(4, 5, 3), marker, other=marker)
+
+
+@pytest.mark.parametrize("function", [torch.tanh, lambda *args: args[0].tanh(), lambda **kwargs: kwargs["arg0"].tanh()])
+def test_functions_without_names(function: Any) -> None:
+    model = mf.Equivariant(function, mf.SO(3))
+    x = torch.randn(4, 5, 3, dtype=torch.float64)
+    if function is torch.tanh or function.__code__.co_flags & 0x04:
+        mf.testing.assert_equivariant(model, mf.SO(3), x)
+    else:
+        mf.testing.assert_equivariant(model, mf.SO(3), arg0=x)
+
+
+@pytest.mark.parametrize("batch", [(), (4,), (2, 3), (1, 2, 2), (0,), (2, 0)])
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+def test_any_number_of_batch_axes(group: mf.Group, batch: tuple[int, ...]) -> None:
+    x = torch.randn(*batch, 6, 3, dtype=torch.float64)
+    model = mf.Equivariant(wild, group)
+    y = model(x)
+    assert y.shape == x.shape
+    flat = torch.stack([model(sample) for sample in x.reshape(-1, 6, 3)]) if x.numel() else x.reshape(-1, 6, 3)
+    torch.testing.assert_close(y.reshape(-1, 6, 3), flat, atol=1e-12, rtol=0)
+    mf.testing.assert_equivariant(model, group, x)
+    frame = group.frame(x)
+    assert frame.rank.shape == frame.size.shape == frame.margin.shape == batch
+
+
+def test_quantities_per_sample_and_with_channels() -> None:
+    def net(pos: Tensor, field: Tensor, channels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dipole = pos.square().sum(-2) + field
+        return dipole, channels.sin() + pos.unsqueeze(-2), dipole.unsqueeze(-1) * field.unsqueeze(-2)
+
+    inputs = {"pos": "point", "field": "vector", "channels": "vector"}
+    model = mf.Equivariant(net, mf.E(3), inputs, ("vector", "vector", "tensor"))
+    pos, field, channels = torch.randn(20, 6, 3), torch.randn(20, 3), torch.randn(20, 6, 4, 3)
+    args = tuple(x.double() for x in (pos, field, channels))
+    mf.testing.assert_equivariant(model, mf.E(3), *args)
+    args[0][...] = 0
+    args[2][..., 1:] = 0  # the frame now lives on the field and one component
+    mf.testing.assert_equivariant(model, mf.E(3), *args)
+
+
+# --- padding and batch vectors ---------------------------------------------------------------------------------------
+
+
+class Pooling(nn.Module):
+    """A backbone that respects raggedness: it sees its own rows and the mean of its sample."""
+
+    def forward(self, pos: Tensor, vel: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        h = torch.tanh(pos) + 0.3 * vel.roll(1, -1)
+        if batch is not None:
+            count = int(batch.max()) + 1
+            mean = torch.zeros(count, 3, dtype=h.dtype).index_add(0, batch, h) / torch.bincount(batch)[:, None]
+            return h + mean[batch], mean
+        weight = torch.ones_like(h[..., :1]) if mask is None else mask.unsqueeze(-1).to(h.dtype)
+        mean = (h * weight).sum(-2) / weight.sum(-2)
+        return h + mean.unsqueeze(-2), mean
+
+
+SIZES = (3, 1, 7, 2, 5)
+
+
+def ragged_sample(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mask = torch.arange(max(SIZES)) < torch.tensor(SIZES)[:, None]
+    pos, vel = torch.randn(2, *mask.shape, 3, dtype=dtype).unbind()
+    return pos, vel, mask, torch.repeat_interleave(torch.arange(len(SIZES)), torch.tensor(SIZES))
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dense_masked_and_ragged_agree(group: mf.Group, dtype: torch.dtype) -> None:
+    pos, vel, mask, batch = ragged_sample(dtype)
+    types = dict(inputs={"pos": "point", "vel": "vector"}, outputs=("vector", "vector"))
+    plain = mf.Equivariant(Pooling(), group, **types)
+    masked = mf.Equivariant(Pooling(), group, mask="mask", **types)
+    ragged = mf.Equivariant(Pooling(), group, batch="batch", **types)
+    rows, means = masked(pos, vel, mask=mask)
+    ragged_rows, ragged_means = ragged(pos[mask], vel[mask], batch=batch)
+    tolerance = dict(atol=1e-6 if dtype == torch.float32 else 1e-12, rtol=0)
+    torch.testing.assert_close(rows[mask], ragged_rows, **tolerance)
+    torch.testing.assert_close(means, ragged_means, **tolerance)
+    for i, n in enumerate(SIZES):
+        row, mean = plain(pos[i, :n], vel[i, :n])
+        torch.testing.assert_close(rows[i, :n], row, **tolerance)
+        torch.testing.assert_close(means[i], mean, **tolerance)
+    shuffle = torch.randperm(len(batch))  # the rows of a sample need not stand together
+    shuffled, _ = ragged(pos[mask][shuffle], vel[mask][shuffle], batch=batch[shuffle])
+    assert shuffled.shape == ragged_rows.shape
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+@pytest.mark.parametrize("junk", [torch.nan, torch.inf, 1e30, -7.0])
+def test_padding_reaches_nothing(group: mf.Group, junk: float) -> None:
+    pos, vel, mask, _ = ragged_sample(torch.float32)
+    model = mf.Equivariant(Pooling(), group, {"pos": "point", "vel": "vector"}, ("point", "vector"), mask="mask")
+    pos.requires_grad_()
+    dirty_pos = torch.where(mask[..., None], pos, junk)
+    dirty_vel = torch.where(mask[..., None], vel, junk)
+    for clean, dirty in zip(model(pos, vel, mask=mask), model(dirty_pos, dirty_vel, mask=mask), strict=True):
+        assert torch.equal(clean[mask] if clean.ndim == 3 else clean, dirty[mask] if dirty.ndim == 3 else dirty)
+    rows, means = model(dirty_pos, dirty_vel, mask=mask)
+    (grad,) = torch.autograd.grad(rows[mask].square().sum() + means.square().sum(), pos)
+    assert grad.isfinite().all()
+    assert grad[~mask].abs().max() == 0
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+@pytest.mark.parametrize("permute", [False, True])
+def test_ragged_models_are_equivariant(group: mf.Group, permute: bool) -> None:
+    pos, vel, mask, batch = ragged_sample(torch.float64)
+    types = dict(inputs={"pos": "point", "vel": "vector"}, outputs=("point", "vector"))
+    if permute:  # frames depend on the order of the rows, so only translations commute with it
+        group = mf.Translation(3)
+    mf.testing.assert_equivariant(mf.Equivariant(Pooling(), group, mask="mask", **types), group, pos, vel, mask=mask, permute=permute)
+    ragged = mf.Equivariant(Pooling(), group, batch="batch", **types)
+    mf.testing.assert_equivariant(ragged, group, pos[mask], vel[mask], batch=batch, permute=permute)
+
+
+def test_mask_is_not_forwarded_to_a_backbone_that_does_not_want_it() -> None:
+    x, mask = torch.randn(4, 5, 3), torch.ones(4, 5, dtype=torch.bool)
+    model = mf.Equivariant(gentle, mf.O(3), mask="real")
+    torch.testing.assert_close(model(x, real=mask), model(x))
+
+
+def test_multichannel_clouds_with_a_mask() -> None:
+    x, mask = torch.randn(6, 5, 4, 3, dtype=torch.float64), torch.rand(6, 5) > 0.4
+    mask[:, 0] = True
+    model = mf.Equivariant(lambda x: x.sin(), mf.SO(3), inputs="vector", outputs="vector", mask="mask")
+    mf.testing.assert_equivariant(model, mf.SO(3), x, mask=mask)
+
+
+# --- being a module --------------------------------------------------------------------------------------------------
+
+
+def test_state_dict_is_that_of_the_backbone() -> None:
+    net = Net()
+    model = mf.Equivariant(net, mf.E(3))
+    assert list(model.state_dict()) == [f"backbone.{name}" for name in net.state_dict()]
+    assert not list(model.buffers())
+    assert {id(p) for p in model.parameters()} == {id(p) for p in net.parameters()}
+
+
+def test_pickle_deepcopy_and_repr() -> None:
+    model = mf.Equivariant(Net(), mf.E(3), mask="mask")
+    x = torch.randn(4, 5, 3)
+    stream = io.BytesIO()
+    torch.save(model, stream)
+    stream.seek(0)
+    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), torch.load(stream, weights_only=False)):
+        assert torch.equal(twin(x), model(x))
+    assert "E(3), x: point -> point" in repr(model)
+    assert "Net(" in repr(model)
+    assert "E(3)" in repr(mf.E(3).frame(x))
+    energy = mf.Invariant(Net(), mf.SO(3), inputs={"x": "vector"})
+    assert "SO(3), x: vector -> scalar" in repr(energy)
+
+
+def test_invariant_lets_any_structure_through() -> None:
+    model = mf.Invariant(lambda x: {"a": x.sum((-1, -2)), "b": [x.amax((-1, -2)), "text"]}, mf.O(3))
+    out = model(torch.randn(4, 5, 3))
+    assert out["a"].shape == (4,)
+    assert out["b"][1] == "text"
+
+
+def test_the_backbone_runs_once() -> None:
+    calls = []
+
+    def net(x: Tensor) -> Tensor:
+        calls.append(x.shape)
+        return x
+
+    mf.Equivariant(net, mf.E(3))(torch.randn(4, 5, 3))
+    assert calls == [(4, 5, 3)]
+
+
+def test_margin_sees_a_jump_coming() -> None:
+    # Two rows of nearly the length at which the choice between them flips.
+    x = torch.tensor([[1.0, 0, 0], [0, 2.0, 0], [0, 0, 1.5]], dtype=torch.float64)
+    bar = 0.5225**0.5 * 2
+    far = mf.O(3).frame(x).margin
+    x[0, 0] = bar * (1 - 1e-6)
+    near = mf.O(3).frame(x).margin
+    assert far > 0.03
+    assert 1e-8 < near < 1e-5
+    before, _ = mf.canonicalize(x, mf.O(3))
+    x[0, 0] = bar * (1 + 1e-6)
+    after, _ = mf.canonicalize(x, mf.O(3))
+    assert (before - after).abs().max() > 0.1  # the jump is real
+    assert mf.Translation(3).frame(x).margin == torch.inf
+    assert mf.E(3).frame(torch.zeros(4, 3)).margin == 0
+
+
+def test_margin_ignores_padding() -> None:
+    x, mask = torch.randn(6, 9, 3), torch.arange(9).expand(6, 9) < 5
+    torch.testing.assert_close(mf.E(3).frame(x, mask=mask).margin, mf.E(3).frame(x[:, :5]).margin)
+    batch = torch.arange(6).repeat_interleave(5)
+    torch.testing.assert_close(mf.E(3).frame(x[:, :5].reshape(30, 3), batch=batch).margin, mf.E(3).frame(x[:, :5]).margin)
