@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from table import BACKBONES, BOUND, FAMILIES, GROUPS, clouds_for
 from torch import Tensor
 
 import minframe as mf
+from table import BACKBONES, BOUND, FAMILIES, GROUPS, clouds_for
 
 ELEMENTS = 1000
 by_group = pytest.mark.parametrize("group", GROUPS, ids=str)
@@ -47,7 +47,9 @@ def test_action(group: mf.Group) -> None:
         assert relative(group.act(g, group.act(h, x, type), type), group.act(group.compose(g, h), x, type)) < 1e-12
         assert relative(group.act(group.inverse(g), group.act(g, x, type), type), x) < 1e-12
     t = torch.randn(20, 7, group.d, group.d, dtype=torch.float64)
-    assert relative(group.act(g, group.act(h, t, "tensor"), "tensor"), group.act(group.compose(g, h), t, "tensor")) < 1e-12
+    assert (
+        relative(group.act(g, group.act(h, t, "tensor"), "tensor"), group.act(group.compose(g, h), t, "tensor")) < 1e-12
+    )
 
 
 @by_group
@@ -116,7 +118,9 @@ def test_idempotence(group: mf.Group, dtype: torch.dtype) -> None:
 def test_there_and_back(group: mf.Group, dtype: torch.dtype) -> None:
     for name, x in clouds_for(group).items():
         frame = group.frame(x.to(dtype)[None])
-        assert relative(frame.from_canonical(frame.to_canonical(x.to(dtype)[None])), x[None].to(dtype)) <= BOUND[dtype], name
+        assert (
+            relative(frame.from_canonical(frame.to_canonical(x.to(dtype)[None])), x[None].to(dtype)) <= BOUND[dtype]
+        ), name
 
 
 @by_group
@@ -127,7 +131,9 @@ def test_frame_is_equivariant(group: mf.Group) -> None:
         for type in ("point", "vector", "covector", "pseudovector"):
             left = group.frame(gx).from_canonical(y, type)
             right = group.act(g, group.frame(copies).from_canonical(y, type), type)
-            assert float((left - right).norm(dim=(-2, -1)).max()) <= 1e-11 * float(right.norm(dim=(-2, -1)).max() + 1), (name, type)
+            assert float((left - right).norm(dim=(-2, -1)).max()) <= 1e-11 * float(
+                right.norm(dim=(-2, -1)).max() + 1
+            ), (name, type)
 
 
 @by_group
@@ -204,11 +210,15 @@ def test_groups_are_values(make: type[mf.Group]) -> None:
 def test_any_cloud(d: int, n: int, rank: int, exponent: int, offset: float, seed: int, which: type[mf.Group]) -> None:
     generator = torch.Generator().manual_seed(seed)
     rank = min(rank, d, n)
-    x = torch.randn(n, rank, dtype=torch.float64, generator=generator) @ torch.randn(rank, d, dtype=torch.float64, generator=generator)
+    x = torch.randn(n, rank, dtype=torch.float64, generator=generator) @ torch.randn(
+        rank, d, dtype=torch.float64, generator=generator
+    )
     x = (x + offset) * 10.0**exponent
     group = which(d)
     model = mf.Equivariant(BACKBONES[seed % 2], group)
     margin = float(group.frame(x).margin)
-    error = float(mf.testing.equivariance_error(model, group, x.expand(20, n, d), elements=1, generator=generator).max())
+    error = float(
+        mf.testing.equivariance_error(model, group, x.expand(20, n, d), elements=1, generator=generator).max()
+    )
     # A thin cloud has axes that are only as exact as the rounding of the moved input allows; the margin knows.
     assert error <= max(1e-11, 1e-14 / max(margin, 1e-300)), (error, margin)

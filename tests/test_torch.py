@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.distributed
 import torch.multiprocessing
-from table import BOUND, FAMILIES, clouds_for, gentle, wild
 from torch import Tensor, nn
 
 import minframe as mf
+from table import BOUND, FAMILIES, clouds_for, gentle, wild
 
 EUCLIDEAN = [make(3) for make in FAMILIES]
 
@@ -55,7 +55,9 @@ def test_derivatives_are_finite_on_every_family(group: mf.Group) -> None:
         for dtype in (torch.float64, torch.float32):
             y = x.to(dtype).clone().requires_grad_()
             out = mf.Equivariant(gentle, group)(y)
-            (grad,) = torch.autograd.grad((out + out.square() / (1 + out.detach().abs().max())).sum(), y, create_graph=True)
+            (grad,) = torch.autograd.grad(
+                (out + out.square() / (1 + out.detach().abs().max())).sum(), y, create_graph=True
+            )
             assert grad.isfinite().all(), name
             (second,) = torch.autograd.grad((grad * y.detach()).sum(), y)
             assert second.isfinite().all(), name
@@ -73,7 +75,7 @@ def test_detached_frames_carry_no_gradient() -> None:
     assert not torch.allclose(a, b)
     q = mf.SE(3).frame(x.detach())
     linear, shift = mf.SE(3).parts(q.element)
-    y = ((x - shift.unsqueeze(-2)) @ linear)
+    y = (x - shift.unsqueeze(-2)) @ linear
     y = wild(y) @ linear.mT + shift.unsqueeze(-2)
     (c,) = torch.autograd.grad(y.square().sum(), x)
     torch.testing.assert_close(a, c)
@@ -108,6 +110,22 @@ def test_forces_are_equivariant_and_can_be_trained_on() -> None:
         losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]
     mf.testing.assert_equivariant(forces, mf.E(3), x, outputs="vector")
+
+
+@pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
+def test_forward_mode_and_function_transforms(group: mf.Group) -> None:
+    energy = mf.Invariant(lambda x: x[..., 0].pow(3).sum(-1), group)
+    x, tangent = torch.randn(2, 5, 3, dtype=torch.float64).unbind()
+    want = (torch.func.grad(energy)(x) * tangent).sum()
+    torch.testing.assert_close(torch.func.jvp(energy, (x,), (tangent,))[1], want)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, tangent)
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(energy(dual)).tangent, want)
+    torch.testing.assert_close(torch.func.jacfwd(energy)(x), torch.func.jacrev(energy)(x))
+    many = torch.randn(7, 5, 3, dtype=torch.float64)
+    torch.testing.assert_close(
+        torch.func.vmap(torch.func.grad(energy))(many), torch.func.grad(lambda x: energy(x).sum())(many)
+    )
 
 
 def test_parameters_learn_while_inputs_need_no_gradient() -> None:
@@ -167,6 +185,11 @@ def test_autocast_leaves_frames_alone() -> None:
     assert torch.equal(inside, outside)
     assert pose.dtype == back.dtype == y.dtype == torch.float32
     torch.testing.assert_close(back, x, atol=1e-5, rtol=0)
+    g = mf.E(3).random(8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert mf.E(3).contains(mf.E(3).compose(g, mf.E(3).inverse(g))).all()
+        moved = mf.E(3).act(g, x)
+    assert torch.equal(mf.E(3).act(g, x), moved)
     with torch.autocast("cpu", torch.bfloat16):
         identity = mf.Equivariant(lambda x: x, mf.E(3))
         mf.testing.assert_equivariant(identity, mf.E(3), x)
@@ -186,7 +209,11 @@ def test_half_precision(group: mf.Group, dtype: torch.dtype, bound: float) -> No
 def test_strides_do_not_matter(group: mf.Group) -> None:
     model = mf.Equivariant(wild, group)
     x = torch.randn(3, 6, 4, dtype=torch.float64).mT  # (3, 4, 6)
-    views = [x[..., ::2], torch.randn(5, 3, dtype=torch.float64).expand(3, 5, 3), torch.randn(3, 4, 8, dtype=torch.float64)[..., 2:5]]
+    views = [
+        x[..., ::2],
+        torch.randn(5, 3, dtype=torch.float64).expand(3, 5, 3),
+        torch.randn(3, 4, 8, dtype=torch.float64)[..., 2:5],
+    ]
     for view in views:
         assert torch.equal(model(view), model(view.contiguous()))
         assert model(view).is_contiguous() or view.stride(0) == 0

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from table import FAMILIES, gentle, wild
 from torch import Tensor, nn
 
 import minframe as mf
+from table import FAMILIES, gentle, wild
 
 EUCLIDEAN = [make(3) for make in FAMILIES]
 
@@ -30,7 +30,11 @@ def everything(pos: Tensor, vel: Tensor, spin: Tensor, stress: Tensor, charge: T
     bent = torch.tanh(pos) + 0.3 * vel.roll(1, -1) + spin * charge
     return {
         "moved": pos + 0.1 * vel + 0.1 * bent.sin(),
-        "state": (bent, spin.roll(1, -1) * charge + 0.2, {"energy": (bent * pos).sum((-1, -2)), "twist": bent.sum((-1, -2))}),
+        "state": (
+            bent,
+            spin.roll(1, -1) * charge + 0.2,
+            {"energy": (bent * pos).sum((-1, -2)), "twist": bent.sum((-1, -2))},
+        ),
         "stress": stress.roll(1, -1) + bent.unsqueeze(-1) * vel.unsqueeze(-2),
         "dual": bent.flip(-1),
     }
@@ -180,7 +184,9 @@ def test_quantities_per_sample_and_with_channels() -> None:
 class Pooling(nn.Module):
     """A backbone that respects raggedness: it sees its own rows and the mean of its sample."""
 
-    def forward(self, pos: Tensor, vel: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, pos: Tensor, vel: Tensor, mask: Tensor | None = None, batch: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         h = torch.tanh(pos) + 0.3 * vel.roll(1, -1)
         if batch is not None:
             count = int(batch.max()) + 1
@@ -245,7 +251,9 @@ def test_ragged_models_are_equivariant(group: mf.Group, permute: bool) -> None:
     types = dict(inputs={"pos": "point", "vel": "vector"}, outputs=("point", "vector"))
     if permute:  # frames depend on the order of the rows, so only translations commute with it
         group = mf.Translation(3)
-    mf.testing.assert_equivariant(mf.Equivariant(Pooling(), group, mask="mask", **types), group, pos, vel, mask=mask, permute=permute)
+    mf.testing.assert_equivariant(
+        mf.Equivariant(Pooling(), group, mask="mask", **types), group, pos, vel, mask=mask, permute=permute
+    )
     ragged = mf.Equivariant(Pooling(), group, batch="batch", **types)
     mf.testing.assert_equivariant(ragged, group, pos[mask], vel[mask], batch=batch, permute=permute)
 
@@ -256,11 +264,87 @@ def test_mask_is_not_forwarded_to_a_backbone_that_does_not_want_it() -> None:
     torch.testing.assert_close(model(x, real=mask), model(x))
 
 
-def test_multichannel_clouds_with_a_mask() -> None:
-    x, mask = torch.randn(6, 5, 4, 3, dtype=torch.float64), torch.rand(6, 5) > 0.4
+def test_channels_with_a_mask_or_a_batch_vector() -> None:
+    pos, channels = torch.randn(6, 5, 3, dtype=torch.float64), torch.randn(6, 5, 4, 3, dtype=torch.float64)
+    mask = torch.rand(6, 5) > 0.4
     mask[:, 0] = True
-    model = mf.Equivariant(lambda x: x.sin(), mf.SO(3), inputs="vector", outputs="vector", mask="mask")
-    mf.testing.assert_equivariant(model, mf.SO(3), x, mask=mask)
+    types = dict(inputs={"pos": "point", "channels": "vector"}, outputs="vector")
+
+    def net(pos: Tensor, channels: Tensor) -> Tensor:
+        return channels.sin() + pos.unsqueeze(-2)
+
+    model = mf.Equivariant(net, mf.SE(3), mask="mask", **types)
+    mf.testing.assert_equivariant(model, mf.SE(3), pos, channels, mask=mask)
+    ragged = mf.Equivariant(net, mf.SE(3), batch="batch", **types)
+    batch = torch.arange(6).repeat_interleave(mask.sum(-1))
+    mf.testing.assert_equivariant(ragged, mf.SE(3), pos[mask], channels[mask], batch=batch)
+    torch.testing.assert_close(model(pos, channels, mask=mask)[mask], ragged(pos[mask], channels[mask], batch=batch))
+
+
+def test_a_tensor_per_sample_is_not_mistaken_for_rows() -> None:
+    # Three points in three dimensions: a stress tensor (B, 3, 3) begins with the axes of the mask, but has no rows.
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    model = mf.Equivariant(
+        lambda x, t: x + t.sum(-1, keepdim=True).mT, mf.O(3), {"x": "point", "t": "tensor"}, mask="mask"
+    )
+    x, t = torch.randn(2, 2, 3, 3, dtype=torch.float64).unbind()
+    mf.testing.assert_equivariant(model, mf.O(3), x, t, mask=mask)
+    stress = mf.Equivariant(lambda x: x.mT @ x, mf.Translation(3), outputs="tensor")
+    mf.testing.assert_equivariant(stress, mf.Translation(3), x, permute=True)
+
+
+@pytest.mark.parametrize("group", [mf.O(3), mf.SO(3)], ids=str)
+def test_pseudoscalar_of_a_single_sample(group: mf.Group) -> None:
+    model = mf.Equivariant(lambda x: (x + 1).prod(), group, outputs="pseudoscalar")
+    mf.testing.assert_equivariant(model, group, torch.randn(5, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4, 1e6])
+def test_coincident_points_far_away_do_not_hide_the_vectors(offset: float) -> None:
+    types = dict(inputs={"pos": "point", "vel": "vector"}, outputs="vector")
+    model = mf.Equivariant(lambda pos, vel: vel, mf.E(3), **types)
+    vel = torch.randn(4, 3)
+    torch.testing.assert_close(model(torch.full((4, 3), offset), vel), vel)
+    nearly = torch.full((4, 3), offset).nextafter(torch.tensor(2e6) * torch.rand(4, 3).round())
+    torch.testing.assert_close(model(nearly, vel), vel)
+
+
+def test_each_of_several_point_inputs_has_its_own_rounding() -> None:
+    small = torch.randn(50, 6, 3, dtype=torch.float64) * 1e-2
+    small[..., 2] = 0
+    small -= small.mean(-2, keepdim=True)
+    large = torch.zeros(50, 2, 3, dtype=torch.float64)
+    large[:, 0, 0], large[:, 1, 0] = 1e3, -1e3
+    q = mf.O(3).random(50, dtype=torch.float64)
+    a, b = (small @ q.mT).float(), (large @ q.mT).float()
+    for order in ("ab", "ba"):
+        model = mf.Equivariant(lambda a, b: a + b.mean(-2, keepdim=True), mf.E(3), dict.fromkeys(order, "point"))
+        frame = model._frame({"a": a + 1000, "b": b + 1000})
+        assert frame.rank.unique().tolist() in ([1], [2])  # the small cloud may drown in rounding, but never as noise
+
+
+def test_backbones_behind_wrappers_keep_their_argument_names() -> None:
+    class Two(nn.Module):
+        def forward(self, pos: Tensor, vel: Tensor) -> Tensor:
+            return torch.tanh(pos) + vel
+
+    pos, vel = torch.randn(2, 4, 5, 3).unbind()
+    types = {"pos": "point", "vel": "vector"}
+    want = mf.Equivariant(Two(), mf.E(3), types)(pos, vel)
+    for net in (torch.compile(Two(), backend="eager"), nn.DataParallel(Two())):
+        torch.testing.assert_close(mf.Equivariant(net, mf.E(3), types)(pos, vel), want)
+
+
+def test_mappings_keep_their_class() -> None:
+    class Attributes(dict):
+        def __getattr__(self, name: str) -> Any:
+            return self[name]
+
+    def net(state: Attributes) -> Attributes:
+        return Attributes(force=state.pos.sin())
+
+    model = mf.Equivariant(net, mf.O(3), {"state": {"pos": "point"}}, {"force": "vector"})
+    assert model(Attributes(pos=torch.randn(4, 5, 3), tag=1)).force.shape == (4, 5, 3)
 
 
 # --- being a module --------------------------------------------------------------------------------------------------
@@ -324,8 +408,17 @@ def test_margin_sees_a_jump_coming() -> None:
     assert mf.E(3).frame(torch.zeros(4, 3)).margin == 0
 
 
+def test_margin_where_there_are_fewer_points_than_dimensions() -> None:
+    # A rank that cannot grow is no decision.
+    assert mf.O(3).frame(torch.randn(1, 3)).margin > 0.1
+    assert mf.E(3).frame(torch.randn(2, 3)).margin > 0.1
+    assert mf.E(3).frame(torch.randn(1, 3)).margin == torch.inf
+
+
 def test_margin_ignores_padding() -> None:
     x, mask = torch.randn(6, 9, 3), torch.arange(9).expand(6, 9) < 5
     torch.testing.assert_close(mf.E(3).frame(x, mask=mask).margin, mf.E(3).frame(x[:, :5]).margin)
     batch = torch.arange(6).repeat_interleave(5)
-    torch.testing.assert_close(mf.E(3).frame(x[:, :5].reshape(30, 3), batch=batch).margin, mf.E(3).frame(x[:, :5]).margin)
+    torch.testing.assert_close(
+        mf.E(3).frame(x[:, :5].reshape(30, 3), batch=batch).margin, mf.E(3).frame(x[:, :5]).margin
+    )

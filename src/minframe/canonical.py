@@ -27,5 +27,7 @@ def canonicalize(
         mask: ``(*batch, n)``, True for real rows; padding becomes zero.
         batch: ``(N,)``, the sample number of each row.
     """
+    if not isinstance(group, Group):
+        raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
     frame = group.frame(x, type, mask, batch)
     return frame.pose(x, type, own=True), frame

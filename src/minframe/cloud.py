@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from minframe.errors import check_finite, has_tangent
 from minframe.ragged import Layout
 from minframe.types import Type
 
@@ -17,19 +18,23 @@ class Planes:
     """A private float64 copy of the rows, coordinate by coordinate, for an algorithm to overwrite.
 
     Attributes:
-        values: ``(d, *rows)``, contiguous; the rows are those of the cloud relative to its origin, then the ``d`` rows of
-            the identity for each sample.
+        values: ``(d, *rows)``, contiguous; the rows are those of the cloud relative to its origin, then the ``d`` rows
+            of the identity for each sample.
         layout: of the rows of the cloud.
         extended: of all rows.
-        offset: ``(*batch, 1)``, length of the origin in the units of ``values``: rows so far out have been rounded before.
-        eps: relative spacing of the numbers that the rows were given in.
+        tolerance: what is shorter than this part of the longest row is rounding.
+        floor: ``(*batch, 1)``, and so is what is shorter than this: the rounding of rows that stood far out.
+        centred: the rows add up to zero.
+        name: of the inputs, for messages.
     """
 
     values: Tensor
     layout: Layout
     extended: Layout
-    offset: Tensor | None
-    eps: float
+    tolerance: float
+    floor: Tensor | float
+    centred: bool
+    name: str
 
     @property
     def rows(self) -> Tensor:
@@ -41,12 +46,13 @@ class Planes:
 class Cloud:
     """Typed inputs whose rows are taken together, points before vectors, padding already zero.
 
-    ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin.
+    ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
     layout: Layout
     origin: Tensor | None = None
+    name: str = "x"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -54,11 +60,11 @@ class Cloud:
 
     @property
     def needs_grad(self) -> bool:
-        return torch.is_grad_enabled() and any(x.requires_grad for x, _ in self.inputs)
+        return any(has_tangent(x) for x, _ in self.inputs)
 
     def is_just(self, x: Tensor) -> bool:
-        """Whether ``x`` is the only input, and no gradient is wanted through it."""
-        return len(self.inputs) == 1 and self.inputs[0][0] is x and not (torch.is_grad_enabled() and x.requires_grad)
+        """Whether ``x`` is the only input, and no derivative is wanted through it."""
+        return len(self.inputs) == 1 and self.inputs[0][0] is x and not has_tangent(x)
 
     def _points(self) -> list[Tensor]:
         return [x for x, type in self.inputs if type.affine]
@@ -71,6 +77,7 @@ class Cloud:
             rows.dtype == torch.float64
         ):  # sums of narrower numbers are exact; here a second pass makes coincident points 0
             origin = origin + layout.mean(rows - layout.for_each_row(origin))
+        check_finite(origin.detach().abs().sum(-1), self.name)
         return replace(self, origin=origin)
 
     def take(self, positions: Tensor) -> Tensor:
@@ -86,26 +93,33 @@ class Cloud:
         return chosen - origin
 
     def planes(self) -> Planes:
-        """A copy of the rows. Where there are several inputs, each is first brought to length one: each has its own unit."""
+        """A copy of the rows, for an algorithm to overwrite.
+
+        Of several inputs each is first brought to length one, as each has its own unit; but points whose rounding, seen
+        at that length, would exceed the tolerance are made so short that it does not. A threshold of ``tolerance`` then
+        fits all rows: points that are all but coincident, far from the origin, do not hide the vectors beside them.
+        """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        extended = layout.with_identity(rows.shape[-1])
         values = layout.planes(rows)
-        offset = None
+        eps = max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
+        tolerance = max(eps**0.75, 8 * eps)
+        floor: Tensor | float = 0.0
         if len(self.inputs) == 1:
             if self.origin is not None:
-                offset = self._recentre(values[..., : layout.length], layout)
+                floor = 8 * eps * self._recentre(values[..., : layout.length], layout)
         else:
-            start = 0
+            floor, start = tolerance, 0
             for x, type in self.inputs:
                 _, part = self.layout.join([x])
                 block = values[..., start : start + part.length]
                 start += part.length
-                shift = self._recentre(block, part) if type.affine and self.origin is not None else None
-                unit = part.amax(torch.linalg.vector_norm(block, dim=0))
+                offset = self._recentre(block, part) if type.affine and self.origin is not None else 0.0
+                longest = part.collect([part.amax(torch.linalg.vector_norm(block, dim=0))])
+                unit = torch.maximum(longest, 8 * eps / tolerance * (longest + offset))
                 unit = torch.where(unit > 0, unit, 1.0)
-                block.div_(part.spread(unit))
-                offset = shift / part.collect([unit]) if shift is not None else offset
-        return Planes(values, layout, extended, offset, max(torch.finfo(x.dtype).eps for x, _ in self.inputs))
+                block.div_(part.spread(part.as_sample(unit)[0]))
+        centred = self.origin is not None and all(type.affine for _, type in self.inputs)
+        return Planes(values, layout, layout.with_identity(rows.shape[-1]), tolerance, floor, centred, self.name)
 
     def _recentre(self, block: Tensor, layout: Layout) -> Tensor:
         """Subtract the origin in place; its length ``(*batch, 1)``."""

@@ -1,7 +1,7 @@
 """Named families of clouds on which canonicalisation goes wrong first.
 
-``DEGENERATIONS`` turn any cloud ``(*batch, n, d)`` into a degenerate one of the same shape; ``polytopes`` are the symmetric
-solids. Tests, benchmarks and ``minframe.testing`` take them from here.
+``DEGENERATIONS`` turn any cloud ``(*batch, n, d)`` into a degenerate one of the same shape; ``polytopes`` are the
+symmetric solids. Tests, benchmarks and ``minframe.testing`` take them from here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _first_at_centroid(x: Tensor) -> Tensor:
 
 
 def _repeated_singular_values(x: Tensor) -> Tensor:
-    return (torch.linalg.svd(x.double(), full_matrices=False)[0] * x.shape[-2] ** 0.5).to(x.dtype)
+    u, _, v = torch.linalg.svd(x.double(), full_matrices=False)
+    return (u @ v * x.shape[-2] ** 0.5).to(x.dtype)
 
 
 def _duplicated(x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Checks of what users pass in; every message names the argument, what was received and what to do.
 
 Shapes and dtypes are known without looking at the data, so those checks are free. Checks that need the data cost a
-device synchronisation; they are skipped while compiling and inside ``with minframe.unchecked():``, where a sample with NaN
-gives NaN.
+device synchronisation; they are skipped while compiling and inside ``with minframe.unchecked():``, where a sample with
+NaN gives NaN.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _checked = contextvars.ContextVar("minframe_checked", default=True)
 
@@ -33,9 +34,23 @@ def data_checks_enabled() -> bool:
     return not torch.compiler.is_compiling() and _checked.get()
 
 
+def _transformed(x: Tensor) -> bool:
+    """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
+def has_tangent(x: Tensor) -> bool:
+    """Whether derivatives are taken with respect to ``x``, backward or forward."""
+    if torch.is_grad_enabled() and x.requires_grad:
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    return _transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
+
+
 def check_finite(peak: Tensor, name: str) -> None:
     """``peak``: a non-negative number per sample that is NaN or infinite if anything in the sample is."""
-    if data_checks_enabled() and not math.isfinite(peak.sum().item()):
+    if data_checks_enabled() and not _transformed(peak) and not math.isfinite(peak.sum().item()):
         bad = (~peak.flatten().isfinite()).nonzero().flatten().tolist()
         raise ValueError(
             f"{name} has NaN or infinite coordinates (or some beyond 1e150) in sample {bad[0]} of {peak.numel()}: "
@@ -61,7 +76,10 @@ def check_cloud(x: Tensor, d: int, group: object, name: str, leading: int = 1) -
 
 
 def check_core(x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...]) -> None:
-    """The trailing axes that a type demands, behind the frame's leading axes."""
+    """A floating tensor with the trailing axes that a type demands, behind the frame's leading axes."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
+        raise TypeError(f"{name} of type {type_name!r} must be a real floating tensor, got {got}: convert it first")
     core = (d,) * order
     fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
     if not fits or tuple(x.shape[: len(leading)]) != leading:
@@ -74,11 +92,12 @@ def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"{name} must be a boolean tensor (True = real point), got {got}: use for example mask.bool()")
-    if mask.ndim == 0 or mask.shape != x.shape[: mask.ndim] or mask.ndim >= x.ndim:
+    if mask.shape != x.shape[:-1]:
         raise ValueError(f"{name} must have shape {tuple(x.shape[:-1])}, one entry per point, got {tuple(mask.shape)}")
     if data_checks_enabled() and not bool(mask.any(-1).all()):
         empty = (~mask.any(-1)).nonzero()[0].tolist()
-        raise ValueError(f"{name} leaves sample {empty} with no points: drop it, or mark one of its points as real")
+        which = f"sample {empty[0] if len(empty) == 1 else tuple(empty)}" if empty else "the sample"
+        raise ValueError(f"{name} leaves {which} with no points: drop it, or mark one of its points as real")
 
 
 def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
@@ -94,6 +113,11 @@ def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
     if data_checks_enabled() and batch.shape[0]:
         if bool(batch.min() < 0):
             raise ValueError(f"{name} has negative sample numbers (smallest {int(batch.min())}): count samples from 0")
+        if bool(batch.max() >= batch.shape[0]):
+            raise ValueError(
+                f"{name} has the sample number {int(batch.max())} but only {batch.shape[0]} rows, so some samples have "
+                "no points: renumber the samples, for example with torch.unique(batch, return_inverse=True)[1]"
+            )
         sizes = torch.bincount(batch)
         if bool(sizes.min() == 0):
             raise ValueError(

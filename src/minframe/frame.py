@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Frame(ABC):
-    """The minimal frame of a batch of clouds: of each, the coset ``g0 Stab(canonical pose)``, held as one element ``g0``.
+    """The minimal frame of a batch of clouds: of each, the coset ``g0 Stab(canonical pose)``, held as one element
+    ``g0``.
 
     ``rank``, ``size`` and ``margin`` have one entry per sample.
     """
@@ -63,7 +64,8 @@ class Frame(ABC):
 
     @abstractmethod
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, which the choice of ``g0`` does not enter.
+        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, which the choice of ``g0`` does not
+        enter.
 
         ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
         what rounding left outside is set to zero.
@@ -149,18 +151,18 @@ class LinearFrame(Frame):
             y = self._average(y, kind)
         y = transform(y, kind, self._for_rows(matrix, y), self._det(kind, y))
         if self.shift is not None and kind.affine:
-            y = y + behind_batch(self._for_rows(self.shift, y), y, 1)
+            y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
         return y.to(dtype)
 
     def _inward(self, x: Tensor, kind: Type, axes: Tensor | None) -> Tensor:
         """``g0^-1 . x``, keeping only some ``axes`` of a type of order one."""
         if not (kind.order or kind.parity):
-            return self.layout.clean(x)
+            return self.layout.clean(x, kind.order)
         check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading)
         dtype = x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
-            x = x - behind_batch(self._for_rows(self.shift, x), x, 1)
-        x = self.layout.clean(x)
+            x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
+        x = self.layout.clean(x, kind.order)
         matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
         if axes is not None and matrix is not None:
             matrix = matrix * axes.unsqueeze(-1)

@@ -43,9 +43,12 @@ class Dense:
         b = len(self.batch_shape)
         return x.ndim > b + 1 and x.shape[b] == self.n
 
-    def clean(self, x: Tensor) -> Tensor:
-        """Padding rows set to zero, whatever they held."""
-        if self.mask is None or tuple(x.shape[: self.mask.ndim]) != tuple(self.mask.shape):
+    def clean(self, x: Tensor, order: int) -> Tensor:
+        """Padding set to zero, whatever it held, in a tensor with ``order`` core axes that has one entry per row.
+
+        It has if the axes in front of the core begin with those of the mask.
+        """
+        if self.mask is None or x.ndim < self.mask.ndim + order or x.shape[: self.mask.ndim] != self.mask.shape:
             return x
         shape = self.mask.shape + (1,) * (x.ndim - self.mask.ndim)
         return torch.where(self.mask.view(shape), x, torch.zeros((), dtype=x.dtype, device=x.device))
@@ -75,14 +78,20 @@ class Dense:
     def planes(self, rows: Tensor) -> Tensor:
         """A float64 copy of ``rows`` ``(*batch, n, d)`` as planes, followed by the identity: ``(d, *batch, n + d)``."""
         d = rows.shape[-1]
-        eye = torch.eye(d, dtype=torch.float64, device=rows.device)
-        return torch.cat(
-            [rows.movedim(-1, 0), eye.view(d, *(1,) * len(self.batch_shape), d).expand(d, *self.batch_shape, d)], -1
-        )
+        values = rows.new_zeros((d, *self.batch_shape, self.n + d), dtype=torch.float64)
+        values[..., : self.n].copy_(rows.movedim(-1, 0))
+        values[..., self.n :].diagonal(dim1=0, dim2=-1).fill_(1)
+        return values
 
     def with_identity(self, d: int) -> Dense:
         """The layout of what ``planes`` returns."""
         return Dense(self.batch_shape, self.n + d)
+
+    def sizes(self) -> Tensor:
+        """Number of real rows, ``(*batch, 1)``."""
+        if self.mask is None:
+            return torch.full((*self.batch_shape, 1), self.n)
+        return self.mask.sum(-1, keepdim=True)
 
     def as_sample(self, x: Tensor) -> Tensor:
         """``(*batch, d)`` as a sample tensor per coordinate, ``(d, *sample)``."""
@@ -155,7 +164,7 @@ class Ragged:
     def leading(self) -> tuple[int, ...]:
         return ()  # N for per-row tensors, count for per-sample ones: see for_rows
 
-    def clean(self, x: Tensor) -> Tensor:
+    def clean(self, x: Tensor, order: int) -> Tensor:
         return x
 
     def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Ragged]:
@@ -195,6 +204,9 @@ class Ragged:
     def with_identity(self, d: int) -> Ragged:
         owner = torch.arange(self.count, device=self.index.device).repeat_interleave(d)
         return Ragged(torch.cat([self.index, owner]), self.count)
+
+    def sizes(self) -> Tensor:
+        return torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
 
     def as_sample(self, x: Tensor) -> Tensor:
         return x.mT
@@ -249,7 +261,7 @@ def layout_of(
 ) -> Layout:
     """The layout of a cloud ``x``: ``(*batch, n, d)``, or ``(N, d)`` with a batch vector.
 
-    With a mask or a batch vector the row axis is known, so ``x`` may have channel axes behind it.
+    With a batch vector, ``x`` may also have channels, ``(N, c, d)``.
     """
     if mask is not None and batch is not None:
         raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
@@ -258,5 +270,4 @@ def layout_of(
         return Ragged(batch.long(), int(batch.max()) + 1 if batch.shape[0] else 0)
     if mask is not None:
         check_mask(mask, x, names[0])
-        return Dense(tuple(mask.shape[:-1]), mask.shape[-1], mask)
-    return Dense(tuple(x.shape[:-2]), x.shape[-2])
+    return Dense(tuple(x.shape[:-2]), x.shape[-2], mask)

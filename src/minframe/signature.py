@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,13 @@ class Signature:
 
     @classmethod
     def of(cls, backbone: Callable[..., Any]) -> Signature:
+        while isinstance(backbone, nn.Module):  # look through torch.compile and data parallelism
+            inner = getattr(backbone, "_orig_mod", None)
+            if isinstance(backbone, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+                inner = backbone.module
+            if inner is None:
+                break
+            backbone = inner
         function = backbone.forward if isinstance(backbone, nn.Module) else backbone
         try:
             parameters = inspect.signature(function).parameters.values()
@@ -70,7 +78,7 @@ def leaves(types: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def map_typed(function: Callable[[Path, str, Any], Any], types: Any, values: Any, path: Path, strict: bool) -> Any:
-    """Apply ``function(path, type, value)`` along a structure of types; ``strict``: the values have no entries beside it."""
+    """Apply ``function(path, type, value)`` along a structure of types; ``strict``: the values hold nothing else."""
     if values is None:
         return None
     if isinstance(types, str):
@@ -79,10 +87,11 @@ def map_typed(function: Callable[[Path, str, Any], Any], types: Any, values: Any
     if isinstance(types, Mapping):
         if not isinstance(values, Mapping):
             raise TypeError(f"{where} must be a dict with {list(types)}, as its types say, got {type(values).__name__}")
-        if strict and set(values) != set(types) or not set(types) <= set(values):
+        if (strict and set(values) != set(types)) or not set(types) <= set(values):
             raise ValueError(f"{where} has the entries {list(values)}, but its types name {list(types)}")
-        changed = {k: map_typed(function, t, values[k], (*path, str(k)), strict) for k, t in types.items()}
-        return {k: changed.get(k, v) for k, v in values.items()}
+        changed = copy.copy(values) if isinstance(values, MutableMapping) else dict(values)
+        changed.update({k: map_typed(function, t, values[k], (*path, str(k)), strict) for k, t in types.items()})
+        return changed
     if not isinstance(values, (tuple, list)) or len(values) != len(types):
         got = f"{type(values).__name__}" + (f" of {len(values)}" if isinstance(values, (tuple, list)) else "")
         raise TypeError(f"{where} must be a tuple of {len(types)}, as its types say, got {got}")

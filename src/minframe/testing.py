@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,9 @@ from minframe.ragged import Dense, Layout, layout_of
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.wrap import Equivariant
 
-__all__ = ["DEGENERATIONS", "assert_equivariant", "equivariance_error", "polytopes"]
+RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+__all__ = ["DEGENERATIONS", "RTOL", "assert_equivariant", "equivariance_error", "polytopes"]
 
 
 def equivariance_error(
@@ -51,7 +54,8 @@ def equivariance_error(
         elements: number of random elements for each sample.
         permute: reorder the rows as well, and ask for outputs reordered in the same way.
         generator: source of randomness.
-        **kwargs: keyword arguments of the model. For a model that is no ``Equivariant``, ``mask=`` and ``batch=`` are taken
+        **kwargs: keyword arguments of the model. For a model that is no ``Equivariant``, ``mask=`` and ``batch=`` are
+        taken
             for what ``Equivariant`` means by them.
 
     Returns:
@@ -59,11 +63,11 @@ def equivariance_error(
     """
     call = _Call(model, group, args, kwargs, inputs, outputs)
     worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
-    plain = call.run(lambda type, x: x, None)
+    plain = call.run(None, None)
     for _ in range(elements):
         g = call.random_element(generator)
         order = torch.randperm(call.rows, generator=generator) if permute else None
-        moved = call.run(lambda type, x, g=g: call.act(g, x, type), order)
+        moved = call.run(g, order)
         worst = torch.maximum(worst, call.compare(plain, moved, g, order))
     return worst
 
@@ -82,7 +86,7 @@ def assert_equivariant(
         model: as for ``equivariance_error``, and so are the other arguments.
         group: the group to test against.
         *args: arguments of the model.
-        rtol: bound on the relative error; by default 1e-5, and 1e-11 for float64 inputs.
+        rtol: bound on the relative error; by default that of ``RTOL`` for the dtype of the inputs, 1e-5 in float32.
         degenerate: try the inputs in every degenerate form as well (planar, collinear, coincident, ...).
         **options: options of ``equivariance_error`` and keyword arguments of the model.
     """
@@ -90,18 +94,18 @@ def assert_equivariant(
     kwargs = {k: v for k, v in options.items() if k not in own}
     call = _Call(model, group, args, kwargs, options.get("inputs"), options.get("outputs"))
     if rtol is None:
-        rtol = 1e-11 if call.cloud.dtype == torch.float64 else 1e-5
+        rtol = RTOL[call.cloud.dtype]
     for name, change in DEGENERATIONS.items() if degenerate else [("given", lambda x: x)]:
         new_args, new_kwargs = call.with_clouds(change)
         error = equivariance_error(model, group, *new_args, **{**options, **new_kwargs})
         if not bool((error <= rtol).all()):
             flat = error.flatten().nan_to_num(nan=torch.inf)
-            worst = int(flat.argmax()) if flat.numel() else 0
-            where = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape))
+            worst = int(flat.argmax())
+            where = [int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape)]
             raise AssertionError(
-                f"not equivariant to {group} on {name} inputs: relative error {error.flatten()[worst]:.3g} > {rtol:.3g} "
-                f"in sample {where if len(where) != 1 else where[0]}; {int((flat > rtol).sum())} of {flat.numel()} samples fail, "
-                f"median error {flat.median():.3g}"
+                f"not equivariant to {group} on {name} inputs: relative error {flat[worst]:.3g} > {rtol:.3g} "
+                f"in sample {where[0] if len(where) == 1 else tuple(where)}; "
+                f"{int((flat > rtol).sum())} of {flat.numel()} samples fail, median error {flat.median():.3g}"
             )
 
 
@@ -148,7 +152,7 @@ class _Call:
         linear, shift = self.group.parts(g)
         if shift is None:
             return g
-        rows, layout = self.layout.join([self.layout.clean(self.cloud.detach())])
+        rows, layout = self.layout.join([self.layout.clean(self.cloud.detach(), 1)])
         length = torch.linalg.vector_norm(rows.double(), dim=-1)
         log = torch.where(length > 0, length, 1.0).log()
         log, share = layout.mean(torch.stack([log, (length > 0).double()], -1)).unbind(-1)
@@ -159,8 +163,15 @@ class _Call:
         return self.group.act(self.layout.for_rows(g, x), x.double(), type) if type != "scalar" else x
 
     def with_clouds(self, change: Callable[[Tensor], Tensor]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with every point and vector input changed."""
-        values = self._map(lambda _, type, x: change(x) if type in ("point", "vector") else x)
+        """The arguments with every cloud of points or vectors changed, unless the change does not fit in its dtype."""
+
+        def changed(_: Path, type: str, x: Any) -> Any:
+            if type not in ("point", "vector") or x.ndim < len(self.layout.leading) + 2:
+                return x
+            y = change(self.layout.clean(x, 1))
+            return y if y.isfinite().all() else x
+
+        values = self._map(changed)
         return [values[n] for n in self.positional], {k: v for k, v in values.items() if k not in self.positional}
 
     def _map(self, function: Callable[[Path, str, Any], Any]) -> dict[str, Any]:
@@ -171,21 +182,26 @@ class _Call:
         }
         return self.values | changed
 
-    def run(self, move: Callable[[str, Tensor], Tensor], order: Tensor | None) -> Any:
-        def moved(_: Path, type: str, x: Tensor) -> Tensor:
-            return self._reorder(move(type, x).to(x.dtype), order)
+    def run(self, g: Tensor | None, order: Tensor | None) -> Any:
+        """What the model returns for the inputs moved by ``g`` and with their rows in another ``order``."""
+
+        def moved(_: Path, type: str, x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            moved = x if g is None else self.act(g, x, type).to(x.dtype)
+            return self._reorder(moved, order, self.group.type(type).order)
 
         values = self._map(moved)
         for name in self.ragged:
             if name is not None and values.get(name) is not None:
-                values[name] = self._reorder(values[name], order)
+                values[name] = self._reorder(values[name], order, 0)
         return self.model(
             *(values[n] for n in self.positional), **{k: v for k, v in values.items() if k not in self.positional}
         )
 
-    def _reorder(self, x: Tensor, order: Tensor | None) -> Tensor:
+    def _reorder(self, x: Tensor, order: Tensor | None, core: int) -> Tensor:
         axis = len(self.layout.batch_shape) if isinstance(self.layout, Dense) else 0
-        if order is None or x.ndim <= axis or x.shape[axis] != self.rows:
+        if order is None or x.ndim <= axis + core or x.shape[axis] != self.rows:
             return x
         return x.index_select(axis, order.to(x.device))
 
@@ -193,27 +209,37 @@ class _Call:
         """The largest relative error of the outputs of two runs."""
         left: list[tuple[str, Tensor]] = []
         right: list[tuple[str, Tensor]] = []
-        map_typed(lambda _, type, y: left.append((type, y)), self.outputs, plain, ("output",), strict=True)
-        map_typed(lambda _, type, y: right.append((type, y)), self.outputs, moved, ("output",), strict=True)
+
+        def collect(path: Path, type: str, y: Any, into: list[tuple[str, Tensor]]) -> None:
+            if not isinstance(y, Tensor):
+                name = ".".join(path)
+                raise TypeError(
+                    f"{name} has type {type!r} but is a {y.__class__.__name__}: give outputs= of its structure"
+                )
+            into.append((type, y))
+
+        map_typed(partial(collect, into=left), self.outputs, plain, ("output",), strict=True)
+        map_typed(partial(collect, into=right), self.outputs, moved, ("output",), strict=True)
         back = None if order is None else order.argsort()
         errors = [
-            self._relative(type, y.detach(), self._reorder(z.detach(), back), g)
+            self._relative(type, y.detach(), self._reorder(z.detach(), back, self.group.type(type).order), g)
             for (type, y), (_, z) in zip(left, right, strict=True)
         ]
         return torch.stack(errors).amax(0)
 
     def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor) -> Tensor:
+        kind = self.group.type(type)
         expected = self.act(g, plain, type).double()
-        difference, scale = self._norm(moved.double() - expected), self._norm(expected)
-        if self.group.type(type).affine:  # a point near the origin by accident is not a small output
-            scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type)))
+        difference, scale = self._norm(moved.double() - expected, kind.order), self._norm(expected, kind.order)
+        if kind.affine:  # a point near the origin by accident is not a small output
+            scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type), 1))
         return torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
 
-    def _norm(self, y: Tensor) -> Tensor:
+    def _norm(self, y: Tensor, order: int) -> Tensor:
         """Norm of what belongs to each sample, without padding."""
         if isinstance(self.layout, Dense):
             batch = self.layout.batch_shape
-            flat = self.layout.clean(y).reshape(*batch, math.prod(y.shape[len(batch) :]))
+            flat = self.layout.clean(y, order).reshape(*batch, math.prod(y.shape[len(batch) :]))
             return torch.linalg.vector_norm(flat, dim=-1)
         squares = y.square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
         return squares.new_zeros(self.layout.count).index_add(0, self.layout.owner(y), squares).sqrt()

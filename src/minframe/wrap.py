@@ -41,13 +41,14 @@ class Equivariant(nn.Module):
         inputs: how the inputs move: one type, for the first argument, or a dict from argument names to types (or to
             nested dicts and tuples of types). Arguments that it does not name are passed through untouched.
         outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
-        frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points and
-            vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
+        frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points
+            and vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
             An input left out of it whose components the frame does not determine is shown to the backbone without them.
         mask: name of the argument that carries a boolean mask ``(*batch, n)``, True = real. Padding is shown to the
-            backbone as zeros.
+            backbone as zeros, in every typed input that begins with the axes of the mask.
         batch: name of the argument that carries the sample number of each row, ``(N,)``, as in PyTorch Geometric.
-            Both are forwarded to the backbone if it accepts them.
+            Both are forwarded to the backbone if it accepts them. The number of samples is read from its values, which
+            breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame.
     """
@@ -81,7 +82,14 @@ class Equivariant(nn.Module):
         for name in self.inputs:
             if not self.signature.accepts(name):
                 raise ValueError(f"backbone has no argument {name!r} to give a type to; it has: {self.signature}")
-        for _, name in [*leaves(self.inputs), *leaves(self.outputs)]:
+        for option, value in (("mask", mask), ("batch", batch)):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(
+                    f"{option} must be the name of an argument, such as {option!r}, got {type(value).__name__}"
+                )
+        if not callable(frames):
+            raise TypeError(f"frames must be a method such as mf.frames.Minimal(), got {frames!r}")
+        for _, name in [*leaves(self.inputs), *leaves(self.outputs, ("outputs",))]:
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
 
@@ -97,6 +105,8 @@ class Equivariant(nn.Module):
                 )
         else:
             names = [frame_on] if isinstance(frame_on, str) else list(frame_on)
+            if not names:
+                raise ValueError("frame_on is empty: name at least one input, or leave it out")
             paths = [tuple(name.split(".")) for name in names]
             for name, path in zip(names, paths, strict=True):
                 if path not in typed:
@@ -135,6 +145,7 @@ class Equivariant(nn.Module):
                 raise TypeError(
                     f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
                 )
+            self._check(path, type, x, frame.layout)
             return frame.from_canonical(x, type)
 
         return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
@@ -153,15 +164,16 @@ class Equivariant(nn.Module):
         if not present:
             names = ", ".join(".".join(path) for path in self.frame_on)
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
+        self.group.check_frame_types([found[path][1] for path in present])
         for path in present:
             check_cloud(found[path][0], self.group.d, self.group, ".".join(path))
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         layout = layout_of(found[present[0]][0], mask, batch, (self.mask or "mask", self.batch or "batch"))
         for path in present[1:]:
             self._check(path, found[path][1], found[path][0], layout)
-        inputs = [(layout.clean(found[path][0]), self.group.type(found[path][1])) for path in present]
+        inputs = [(layout.clean(x, 1), self.group.type(type)) for x, type in (found[path] for path in present)]
         with torch.no_grad() if self.detach_frame else nullcontext():
-            return self.frames(self.group, Cloud(inputs, layout))
+            return self.frames(self.group, Cloud(inputs, layout, name=", ".join(".".join(p) for p in present)))
 
     def _check(self, path: Path, type: str, x: Tensor, layout: Layout) -> None:
         """The shape of a typed tensor, by the name it has for the user."""

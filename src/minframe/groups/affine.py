@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,10 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
 from minframe.groups.orthogonal import SO, O
+from minframe.linalg.action import product
 from minframe.linalg.stabiliser import OrthogonalStabiliser
 
 
@@ -69,7 +70,6 @@ class Translation(_Shifting):
         cloud = cloud.centred()
         shift = cloud.origin
         assert shift is not None
-        check_finite(shift.detach().square().sum(-1), "the cloud")
         trivial = OrthogonalStabiliser(torch.ones_like(shift, dtype=torch.bool), special=True)
         return LinearFrame(
             group=self,
@@ -88,7 +88,10 @@ class Affine(_Shifting):
     The frame is that of the linear group on the cloud relative to its mean, moved there.
     """
 
-    linear: Group
+    @property
+    @abstractmethod
+    def linear(self) -> O:
+        """The linear group."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.d})"
@@ -110,7 +113,8 @@ class Affine(_Shifting):
         return g[..., :-1, :-1], g[..., :-1, -1]
 
     def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
-        assert linear is not None and shift is not None
+        assert linear is not None
+        assert shift is not None
         bottom = torch.zeros_like(torch.cat([shift, shift[..., :1]], -1)).unsqueeze(-2)
         bottom[..., -1] = 1
         return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
@@ -118,10 +122,10 @@ class Affine(_Shifting):
     def inverse(self, g: Tensor) -> Tensor:
         linear, shift = self.parts(g)
         back = self.linear.inverse(linear)
-        return self.assemble(back, -(back @ shift.unsqueeze(-1)).squeeze(-1))
+        return self.assemble(back, -product(back, shift.unsqueeze(-1)).squeeze(-1))
 
     def compose(self, g: Tensor, h: Tensor) -> Tensor:
-        return g @ h
+        return product(g, h)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         linear, shift = self.parts(g)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import check_cloud
+from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.ragged import layout_of
@@ -24,7 +24,8 @@ class Group(ABC):
     ``tests/test_laws.py`` checks them for every row of its table:
 
     1. *Action*: ``act(g, act(h, x)) = act(compose(g, h), x)`` and ``act(inverse(g), act(g, x)) = x``.
-    2. *Membership*: ``random``, ``compose``, ``inverse`` and ``frame(x).element`` give elements that ``contains`` accepts.
+    2. *Membership*: ``random``, ``compose``, ``inverse`` and ``frame(x).element`` give elements that ``contains``
+       accepts.
     3. *Invariance*: ``frame(act(g, x)).to_canonical(act(g, x)) = frame(x).to_canonical(x)``: one pose per orbit.
     4. *Idempotence*: the canonical pose is its own canonical pose.
     5. *There and back*: ``frame(x).from_canonical(frame(x).to_canonical(x)) = x``.
@@ -85,18 +86,29 @@ class Group(ABC):
         self.check_frame_types([type])
         check_cloud(x, self.d, self, "x")
         layout = layout_of(x, mask, batch)
-        return self.frame_of(Cloud([(layout.clean(x), kind)], layout))
+        return self.frame_of(Cloud([(layout.clean(x, kind.order), kind)], layout))
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         """``g . x``. The axes of ``x`` begin with the batch axes of ``g``; an element without any moves everything."""
         kind = self.type(type)
         linear, shift = self.parts(g)
+        if kind.order or kind.parity:
+            batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
+            self._check_element(linear, shift)
+            check_core(x, kind.order, self.d, type, "x", batch)
         det = torch.linalg.det(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
         y = transform(x, kind, matrix, det)
         if shift is not None and kind.affine:
             y = y + behind_batch(shift, y, 1)
         return y.to(x.dtype)
+
+    def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
+        fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)
+        if not (fits and (shift is None or shift.shape[-1] == self.d)):
+            part = linear if linear is not None else shift
+            assert part is not None
+            raise ValueError(f"g is no element of {self}: the shape of its action is {tuple(part.shape)}")
 
     def type(self, name: str) -> Type:
         """The type of that name, or a ``ValueError`` that lists the ones this group has."""

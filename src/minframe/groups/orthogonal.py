@@ -11,6 +11,7 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
+from minframe.linalg.action import product
 from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import OrthogonalStabiliser
 
@@ -55,7 +56,7 @@ class O(Group):  # noqa: E742 (the group's name)
         return g.mT
 
     def compose(self, g: Tensor, h: Tensor) -> Tensor:
-        return g @ h
+        return product(g, h)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
 from minframe.types import Type
@@ -13,7 +12,12 @@ from minframe.types import Type
 def behind_batch(sample: Tensor, x: Tensor, core: int) -> Tensor:
     """``(*batch, *core)`` with axes of length one put in for the axes of ``x`` between batch and core."""
     batch = sample.shape[: sample.ndim - core]
-    return sample.view(*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :])
+    return sample.reshape((*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :]))
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b`` in float64, which autocast and reduced-precision matrix units leave alone; the dtype stays."""
+    return (a.double() @ b.double()).to(a.dtype)
 
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
@@ -24,14 +28,13 @@ def multiply(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None = None) -> Tensor:
-    """``x`` moved by ``matrix`` ``(*batch, d, d)``, in the wider dtype of the two; ``None`` is the identity.
+    """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64; ``None`` is the identity.
 
     A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
     multiplied with.
     """
     if matrix is not None and type.order:
-        x = x.to(torch.promote_types(x.dtype, matrix.dtype))
-        matrix = matrix.to(x.dtype)
+        x, matrix = x.double(), matrix.double()
         if type.order == 1:
             x = multiply(x, matrix)
         else:

@@ -1,12 +1,14 @@
-"""The QR decomposition of a cloud, with the rows that carry it chosen on the way: ``d`` steps, each over all samples at once.
+"""The QR decomposition of a cloud, with the rows that carry it chosen on the way: ``d`` steps, each over all samples at
+once.
 
-**Which rows.** Let ``r_i`` be the length of what is left of row ``i`` once the rows chosen so far are projected out. Each
-step takes the first row with
+**Which rows.** Let ``r_i`` be the length of what is left of row ``i`` once the rows chosen so far are projected out.
+Each step takes the first row with
 
     r_i^2  >=  FRACTION * max_j r_j^2,
 
 and when ``max_j r_j`` is down to rounding the rank is reached. Every number in it is invariant under the group, so the
-choice is; both sides scale alike, so units do not matter; and the two ways in which rounding could flip it are kept apart:
+choice is; both sides scale alike, so units do not matter; and the two ways in which rounding could flip it are kept
+apart:
 
 * Index order alone (the paper's rule) can be forced onto a nearly dependent row, whose direction is noise. Here a
   chosen row is never much shorter than the longest.
@@ -15,16 +17,17 @@ choice is; both sides scale alike, so units do not matter; and the two ways in w
   ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or
   (a + b sqrt(k)) / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
 
-**Rank.** Rounding is what does not exceed ``max(eps^(3/4) m, 8 eps (m + c))``, with ``m`` the longest row, ``c`` the length of
-what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
-dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy promised
-for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
+**Rank.** Rounding is what does not exceed ``eps^(3/4) m + 8 eps c``, with ``m`` the longest row, ``c`` the
+length of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is
+left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the
+accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
 
-**How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left, comes to lie
-on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y - w <w, y> / (s w_k)``, which
-sends ``v`` to ``-s e_k``; the sign is put right at the end, so that R has a positive diagonal. Coordinate ``k`` of every
-row is then canonical, and the coordinates behind it *are* the residual, to full precision: lengths need no
-downdating. The standard basis is carried along as ``d`` more rows and comes out as Q, orthogonal to rounding at any
+**How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left,
+comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y -
+w <w, y> / (s w_k)``, which sends ``v`` to ``-s e_k``; the sign is put right at the end, so that R has a positive
+diagonal. Coordinate ``k`` of every row is then canonical, and the coordinates behind it *are* the residual, to full
+precision: lengths need no downdating. The standard basis is carried along as ``d`` more rows and comes out as Q,
+    orthogonal to rounding at any
 rank, its last columns completing the basis. Everything happens in place on contiguous coordinate planes, so the cost is
 linear in the number of rows and about that of one product ``x @ q``.
 """
@@ -74,11 +77,18 @@ class PivotedQR:
     def pose(self, dtype: torch.dtype) -> Tensor:
         """The rows in their canonical pose, ``(*rows, d)``, zero where not determined."""
         rows = self.coordinates.movedim(0, -1).to(dtype, copy=True, memory_format=torch.contiguous_format)
-        return rows.mul_(self.layout.for_each_row(self.signs * self.determined))
+        return rows.mul_(self.layout.for_each_row((self.signs * self.determined).to(dtype)))
 
 
 class _Step(NamedTuple):
-    """``r2``, the squared length left of every row; per sample its ``peak``, the position ``chosen`` and minus the ``sign`` of R_kk."""
+    """What one step decides.
+
+    Attributes:
+        r2: squared length of what is left of every row.
+        peak: the largest of them, per sample.
+        chosen: position of the row taken, per sample.
+        sign: minus the sign of the diagonal entry of R that the step leaves, per sample.
+    """
 
     r2: Tensor
     peak: Tensor
@@ -94,7 +104,7 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
-    """Reflect all rows, in place, so that ``v`` comes to lie on the first axis, up to minus the sign that is returned."""
+    """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
     entries = v.unbind()
     s = torch.copysign(functools.reduce(torch.hypot, entries), entries[0])
     entries[0].add_(s)  # v is now w. Where nothing was left to choose it is noise or zero, and so is all it moves
@@ -115,7 +125,7 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         r2 = _squared_norms(rows[axis:])
         peak = layout.amax(r2)
         if axis == 0:
-            check_finite(peak, "the cloud")
+            check_finite(peak, planes.name)
         chosen = layout.first(r2 >= layout.spread(peak * FRACTION))
         if axis == len(rows) - 1:
             yield _Step(r2, peak, chosen, -layout.take(rows[-1], chosen))
@@ -125,12 +135,8 @@ def _steps(planes: Planes) -> Iterator[_Step]:
 
 
 def _rounding(longest: Tensor, planes: Planes) -> Tensor:
-    """The squared length ``(*batch, 1)`` that is nothing but rounding; ``longest``: the largest squared length."""
-    eps = planes.eps
-    rounding = longest * max(eps**0.75, 8 * eps) ** 2
-    if planes.offset is None:
-        return rounding
-    return torch.maximum(rounding, (longest.sqrt() + planes.offset).square_().mul_((8 * eps) ** 2))
+    """The length ``(*batch, 1)`` that is nothing but rounding."""
+    return longest * planes.tolerance + planes.floor
 
 
 def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
@@ -141,7 +147,8 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     steps = list(_steps(planes))
     layout = planes.layout
     peaks = layout.collect([s.peak for s in steps])
-    determined = peaks > _rounding(peaks[..., :1], planes)
+    lengths = peaks.sqrt()
+    determined = lengths > _rounding(lengths[..., :1], planes)
     signs = layout.collect([s.sign for s in steps])
     signs = torch.copysign(torch.ones((), dtype=signs.dtype, device=signs.device), signs).neg_()
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
@@ -157,8 +164,9 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
 def margin(planes: Planes) -> Tensor:
     """How far the nearest decision of ``pivoted_qr`` is from flipping, ``(*batch,)``, in units of the longest row.
 
-    Looked at are the rows up to the chosen one, whose distance from the bar decides the choice, and the longest row that
-    is left, whose distance from rounding decides the rank. Overwrites the planes.
+    Looked at are the rows up to the chosen one, whose distance from the bar decides the choice, and the longest row
+    that is left, whose distance from rounding decides the rank. A change of the cloud by half the margin can be enough
+    for a flip, as the row and the bar both move. Overwrites the planes.
     """
     layout = planes.layout
     lengths, to_bars = [], []
@@ -171,10 +179,13 @@ def margin(planes: Planes) -> Tensor:
         to_bars.append(layout.amin(to_bar))
     length, to_bar = layout.collect(lengths), layout.collect(to_bars)
     longest = length[..., :1]
-    rounding = _rounding(longest.square(), planes).sqrt()
+    rounding = _rounding(longest, planes)
     to_rank = (length - rounding).abs()
-    nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank).amin(-1, keepdim=True)
-    return (nearest / longest.clamp_min(TINY)).squeeze(-1)
+    nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
+    most = layout.sizes() - int(planes.centred)  # so many axes can be determined at the most
+    impossible = torch.arange(length.shape[-1], device=length.device) >= most
+    nearest = nearest.masked_fill(impossible, torch.inf).amin(-1, keepdim=True)
+    return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
 
 
 def differentiable_basis(rows: Tensor, found: PivotedQR) -> Tensor:
@@ -184,4 +195,5 @@ def differentiable_basis(rows: Tensor, found: PivotedQR) -> Tensor:
     rank, and nothing that is averaged over the stabiliser depends on them.
     """
     q, _ = torch.linalg.qr(torch.where(found.determined.unsqueeze(-1), rows, found.basis.mT).mT)
-    return q * (q.detach() * found.basis).sum(-2, keepdim=True).sign()
+    signs = (q.detach() * found.basis).sum(-2, keepdim=True).sign()
+    return q * signs

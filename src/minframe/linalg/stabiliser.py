@@ -1,17 +1,17 @@
 """Averages over the stabiliser of a canonical pose, in closed form.
 
 A cloud of rank ``d' < d`` is canonical in the first ``d'`` axes (*determined*) and zero in the other ``m = d - d'``
-(*free*). The group elements that fix it are ``h = 1 (+) k`` with ``k`` in ``K = O(m)``, or ``SO(m)`` under a determinant
-constraint, and the average over the frame of ``g . y`` is ``g0 . A y`` with ``A y`` the Haar integral of ``h . y`` over ``K``.
-Write D and F for the projectors on the determined and the free axes.
+(*free*). The group elements that fix it are ``h = 1 (+) k`` with ``k`` in ``K = O(m)``, or ``SO(m)`` under a
+determinant constraint, and the average over the frame of ``g . y`` is ``g0 . A y`` with ``A y`` the Haar integral of
+``h . y`` over ``K``. Write D and F for the projectors on the determined and the free axes.
 
-* **vector**: ``h v = D v + k F v``. ``-1`` is in O(m), and for m >= 2 the integral of ``k`` over SO(m) commutes with every
-  rotation and has the value 0; so ``A v = D v`` (the paper's Q_0). SO(0) and SO(1) are trivial: ``A v = v``.
+* **vector**: ``h v = D v + k F v``. ``-1`` is in O(m), and for m >= 2 the integral of ``k`` over SO(m) commutes with
+  every rotation and has the value 0; so ``A v = D v`` (the paper's Q_0). SO(0) and SO(1) are trivial: ``A v = v``.
 * **covector**: ``h^-T = h`` for orthogonal ``h``, so it is a vector.
-* **tensor**: ``h T h^T`` has the blocks ``D T D``, ``D T F k^T``, ``k F T D`` and ``k F T F k^T``. The mixed ones are linear in
-  ``k`` and vanish. The last is the projection of ``F T F`` on the matrices commuting with K, that is (Schur) on multiples
-  of the identity, ``tr(F T F) / m F``; only SO(2), being commutative, fixes one more, the antisymmetric part.
-  SO(0) and SO(1) are trivial: ``A T = T``.
+* **tensor**: ``h T h^T`` has the blocks ``D T D``, ``D T F k^T``, ``k F T D`` and ``k F T F k^T``. The mixed ones are
+  linear in ``k`` and vanish. The last is the projection of ``F T F`` on the matrices commuting with K, that is (Schur)
+  on multiples of the identity, ``tr(F T F) / m F``; only SO(2), being commutative, fixes one more, the antisymmetric
+  part. SO(0) and SO(1) are trivial: ``A T = T``.
 * **pseudoscalar**: ``det h = det k`` integrates to 0 over O(m), m >= 1; over SO(m) it is 1.
 * **pseudovector**: ``det(k) (D v + k F v)``. The first term vanishes as above. In the second, the integral of
   ``det(k) k`` over O(m) is half that over SO(m) minus half that over its other coset ``s SO(m)``, ``s`` a reflection:
@@ -32,7 +32,7 @@ from minframe.types import Type
 
 @dataclass(frozen=True)
 class OrthogonalStabiliser:
-    """O(m), or SO(m) if ``special``, on the axes where ``determined`` ``(*batch, d)`` is False: the last ``m`` of each sample."""
+    """O(m), or SO(m) if ``special``, on the last ``m`` axes: those where ``determined`` ``(*batch, d)`` is False."""
 
     determined: Tensor
     special: bool

@@ -1,0 +1,132 @@
+"""What a minimal frame costs: ratios within one run, on one thread.
+
+    python benchmarks/frames.py
+
+The floor is what any frame has to do at least: a batched QR decomposition of d points and one product with the result.
+Every ratio is the median over rounds in which all contestants take turns, with the quartiles behind it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+import minframe as mf
+
+SHAPES = ((1024, 100, 3), (100, 5, 3), (1024, 20, 5), (1, 100_000, 3))
+AT_MOST = {(100, 5, 3): 6.0}
+ROUNDS = 15
+
+
+def floor(x: Tensor) -> Tensor:
+    d = x.shape[-1]
+    return x @ torch.linalg.qr(x[:, :d].mT)[0]
+
+
+def seconds(function: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        function()
+    return (time.perf_counter() - start) / repeats
+
+
+def ratios(contestants: dict[str, Callable[[], object]], reference: str) -> dict[str, tuple[float, float, float]]:
+    """Quartiles of the time of each over that of the reference, round by round."""
+    for function in contestants.values():
+        function()
+        function()
+    repeats = max(1, round(0.03 / seconds(contestants[reference], 3)))
+    rounds = [{name: seconds(f, repeats) for name, f in contestants.items()} for _ in range(ROUNDS)]
+    return {
+        name: tuple(statistics.quantiles([r[name] / r[reference] for r in rounds], n=4, method="inclusive"))  # type: ignore[misc]
+        for name in contestants
+        if name != reference
+    }
+
+
+def peak_bytes(function: Callable[[], object]) -> int:
+    """The most that the tensors made by a call occupy at one time."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        function()
+    now = peak = 0
+    for event in sorted(record.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    return peak
+
+
+class GNN(nn.Module):
+    """Four layers of width 60 on all pairs, the size of the paper's n-body backbone."""
+
+    def __init__(self, width: int = 60, layers: int = 4) -> None:
+        super().__init__()
+        self.encode = nn.Linear(3, width)
+        self.edge = nn.ModuleList(nn.Sequential(nn.Linear(width + 1, width), nn.SiLU()) for _ in range(layers))
+        self.node = nn.ModuleList(nn.Sequential(nn.Linear(2 * width, width), nn.SiLU()) for _ in range(layers))
+        self.decode = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        distance = (x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum(-1, keepdim=True)
+        h = self.encode(x)
+        for edge, node in zip(self.edge, self.node, strict=True):
+            message = edge(torch.cat([h.unsqueeze(-2) - h.unsqueeze(-3), distance], -1)).sum(-2)
+            h = h + node(torch.cat([h, message], -1))
+        return x + self.decode(h)
+
+
+def line(text: str, value: tuple[float, float, float], at_most: float) -> None:
+    low, middle, high = value
+    print(
+        f"{text:58s} {middle:7.2f}  [{low:.2f}, {high:.2f}]  at most {at_most:g}  {'' if middle <= at_most else 'OVER'}"
+    )
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    print("Frame and canonical coordinates, over the floor (median and quartiles of the ratio)")
+    with torch.no_grad():
+        for shape in SHAPES:
+            x = torch.randn(*shape)
+            for group in (mf.O(shape[-1]), mf.SE(shape[-1])):
+                compiled = torch.compile(lambda x, group=group: mf.canonicalize(x, group)[0], fullgraph=True)
+                contest = {
+                    "floor": lambda x=x: floor(x),
+                    "eager": lambda x=x, group=group: mf.canonicalize(x, group),
+                    "compiled": lambda x=x, compiled=compiled: compiled(x),
+                }
+                for name, value in ratios(contest, "floor").items():
+                    line(f"  {group} on {shape}, {name}", value, AT_MOST.get(shape, 4.0))
+
+        print("Growth from n = 100 to n = 10,000, batch 16, O(3)")
+        small, large = torch.randn(16, 100, 3), torch.randn(16, 10_000, 3)
+        growth = ratios(
+            {"small": lambda: mf.canonicalize(small, mf.O(3)), "large": lambda: mf.canonicalize(large, mf.O(3))},
+            "small",
+        )
+        line("  time of large over small", growth["large"], 110)
+
+        print("Peak memory of what a call allocates, over the size of its input")
+        for group in (mf.O(3), mf.SE(3)):
+            x = torch.randn(1, 100_000, 3)
+            mf.canonicalize(x, group)
+            value = peak_bytes(lambda x=x, group=group: mf.canonicalize(x, group)) / x.nbytes
+            line(f"  {group} on (1, 100000, 3), float32", (value, value, value), 6)
+
+        print("A 4-layer GNN of width 60 on (100, 5, 3): time over the plain backbone")
+        x = torch.randn(100, 5, 3)
+        net = GNN().eval()
+        for group in (mf.O(3), mf.E(3)):
+            model = mf.Equivariant(net, group)
+            value = ratios({"plain": lambda: net(x), "wrapped": lambda model=model: model(x)}, "plain")["wrapped"]
+            line(f"  wrapped for {group}", value, 1.25)
+
+
+if __name__ == "__main__":
+    main()
