@@ -112,6 +112,9 @@ def test_forces_are_equivariant_and_can_be_trained_on() -> None:
     mf.testing.assert_equivariant(forces, mf.E(3), x, outputs="vector")
 
 
+@pytest.mark.filterwarnings(
+    "ignore:There is a performance drop"
+)  # vmap works, but leading batch axes are the faster way
 @pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
 def test_forward_mode_and_function_transforms(group: mf.Group) -> None:
     energy = mf.Invariant(lambda x: x[..., 0].pow(3).sum(-1), group)
