@@ -32,7 +32,7 @@ class Planes:
     layout: Layout
     extended: Layout
     tolerance: float
-    floor: Tensor | float
+    floor: Tensor | float | None
     centred: bool
     name: str
 
@@ -103,7 +103,7 @@ class Cloud:
         values = layout.planes(rows)
         eps = max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
         tolerance = max(eps**0.75, 8 * eps)
-        floor: Tensor | float = 0.0
+        floor: Tensor | float | None = None
         if len(self.inputs) == 1:
             if self.origin is not None:
                 floor = 8 * eps * self._recentre(values[..., : layout.length], layout)

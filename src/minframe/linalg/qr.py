@@ -58,8 +58,7 @@ class PivotedQR:
         chosen: for each axis the position of the row that carries it, one sample tensor each.
         determined: ``(*batch, d)``, True for the first ``rank`` axes: those that the rows span.
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        coordinates: ``(d, *rows)``, the rows in that basis up to ``signs``.
-        signs: ``(*batch, d)``.
+        coordinates: ``(d, *rows)``, the rows in that basis.
         layout: of the rows.
     """
 
@@ -67,7 +66,6 @@ class PivotedQR:
     determined: Tensor
     basis: Tensor
     coordinates: Tensor
-    signs: Tensor
     layout: Layout
 
     def positions(self) -> Tensor:
@@ -77,7 +75,7 @@ class PivotedQR:
     def pose(self, dtype: torch.dtype) -> Tensor:
         """The rows in their canonical pose, ``(*rows, d)``, zero where not determined."""
         rows = self.coordinates.movedim(0, -1).to(dtype, copy=True, memory_format=torch.contiguous_format)
-        return rows.mul_(self.layout.for_each_row((self.signs * self.determined).to(dtype)))
+        return rows.mul_(self.layout.for_each_row(self.determined))
 
 
 class _Step(NamedTuple):
@@ -135,8 +133,10 @@ def _steps(planes: Planes) -> Iterator[_Step]:
 
 
 def _rounding(longest: Tensor, planes: Planes) -> Tensor:
-    """The length ``(*batch, 1)`` that is nothing but rounding."""
-    return longest * planes.tolerance + planes.floor
+    """The squared length ``(*batch, 1)`` that is nothing but rounding; ``longest``: the largest squared length."""
+    if planes.floor is None:
+        return longest * planes.tolerance**2
+    return (longest.sqrt() * planes.tolerance + planes.floor).square_()
 
 
 def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
@@ -145,20 +145,19 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
     """
     steps = list(_steps(planes))
-    layout = planes.layout
+    layout, values = planes.layout, planes.values
     peaks = layout.collect([s.peak for s in steps])
-    lengths = peaks.sqrt()
-    determined = lengths > _rounding(lengths[..., :1], planes)
-    signs = layout.collect([s.sign for s in steps])
+    signs = torch.stack([s.sign for s in steps])
     signs = torch.copysign(torch.ones((), dtype=signs.dtype, device=signs.device), signs).neg_()
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
-        signs = signs + 0 * peaks[..., :1]
-    basis = layout.identity(planes.values) * signs.unsqueeze(-2)
+        signs = signs + 0 * steps[0].peak
+    values.mul_(planes.extended.spread(signs))
+    basis = layout.identity(values)
     if special:
         turn = torch.linalg.det(basis).sign().unsqueeze(-1)
-        basis[..., -1].mul_(turn)
-        signs[..., -1:].mul_(turn)
-    return PivotedQR([s.chosen for s in steps], determined, basis, planes.rows, signs, layout)
+        values[-1].mul_(planes.extended.spread(layout.as_sample(turn)[0]))
+    determined = peaks > _rounding(peaks[..., :1], planes)
+    return PivotedQR([s.chosen for s in steps], determined, basis, planes.rows, layout)
 
 
 def margin(planes: Planes) -> Tensor:
@@ -179,7 +178,7 @@ def margin(planes: Planes) -> Tensor:
         to_bars.append(layout.amin(to_bar))
     length, to_bar = layout.collect(lengths), layout.collect(to_bars)
     longest = length[..., :1]
-    rounding = _rounding(longest, planes)
+    rounding = _rounding(longest.square(), planes).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
     most = layout.sizes() - int(planes.centred)  # so many axes can be determined at the most
