@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.errors import check_finite, has_tangent
+from minframe.errors import has_tangent
 from minframe.ragged import Layout
 from minframe.types import Type
 
@@ -77,7 +77,6 @@ class Cloud:
             rows.dtype == torch.float64
         ):  # sums of narrower numbers are exact; here a second pass makes coincident points 0
             origin = origin + layout.mean(rows - layout.for_each_row(origin))
-        check_finite(origin.detach().abs().sum(-1), self.name)
         return replace(self, origin=origin)
 
     def take(self, positions: Tensor) -> Tensor:
@@ -128,4 +127,4 @@ class Cloud:
         block.sub_(layout.spread(layout.as_sample(origin)))
         if layout.real is not None:
             block.mul_(layout.real)
-        return origin.square().sum(-1, keepdim=True).sqrt()
+        return torch.linalg.vector_norm(origin, dim=-1, keepdim=True)

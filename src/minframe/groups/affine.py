@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
 from minframe.groups.orthogonal import SO, O
@@ -70,6 +71,7 @@ class Translation(_Shifting):
         cloud = cloud.centred()
         shift = cloud.origin
         assert shift is not None
+        check_finite(shift.detach().abs().sum(-1), cloud.name)
         trivial = OrthogonalStabiliser(torch.ones_like(shift, dtype=torch.bool), special=True)
         return LinearFrame(
             group=self,
