@@ -73,9 +73,8 @@ class Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
         rows, layout = self.layout.join(self._points())
         origin = layout.mean(rows)
-        if (
-            rows.dtype == torch.float64
-        ):  # sums of narrower numbers are exact; here a second pass makes coincident points 0
+        if rows.dtype == torch.float64:
+            # Sums of narrower numbers are all but exact. Here a second pass makes coincident points come out as zeros.
             origin = origin + layout.mean(rows - layout.for_each_row(origin))
         return replace(self, origin=origin)
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class Frame(ABC):
-    """The minimal frame of a batch of clouds: of each, the coset ``g0 Stab(canonical pose)``, held as one element
-    ``g0``.
+    """The minimal frame of a batch of clouds: the cosets ``g0 Stab(canonical pose)``, held as elements ``g0``.
 
     ``rank``, ``size`` and ``margin`` have one entry per sample.
     """
@@ -64,8 +63,7 @@ class Frame(ABC):
 
     @abstractmethod
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, which the choice of ``g0`` does not
-        enter.
+        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, whichever element ``g0`` is.
 
         ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
         what rounding left outside is set to zero.

@@ -54,9 +54,8 @@ def equivariance_error(
         elements: number of random elements for each sample.
         permute: reorder the rows as well, and ask for outputs reordered in the same way.
         generator: source of randomness.
-        **kwargs: keyword arguments of the model. For a model that is no ``Equivariant``, ``mask=`` and ``batch=`` are
-        taken
-            for what ``Equivariant`` means by them.
+        **kwargs: keyword arguments of the model. Of a model that is no ``Equivariant``, arguments called ``mask`` and
+            ``batch`` are taken for what ``Equivariant`` means by them.
 
     Returns:
         Errors ``(*batch,)`` in float64; 0 where both sides are zero.

@@ -149,7 +149,7 @@ class E(Affine):
     d: int
 
     def __post_init__(self) -> None:
-        check_dimension(self.d, "E")
+        check_dimension(self.d, type(self).__name__)
 
     @property
     def linear(self) -> O:
@@ -157,13 +157,8 @@ class E(Affine):
 
 
 @dataclass(frozen=True, repr=False)
-class SE(Affine):
+class SE(E):
     """Rotations and translations of ``d``-space."""
-
-    d: int
-
-    def __post_init__(self) -> None:
-        check_dimension(self.d, "SE")
 
     @property
     def linear(self) -> SO:

@@ -181,7 +181,7 @@ def margin(planes: Planes) -> Tensor:
     rounding = _rounding(longest.square(), planes).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
-    most = layout.sizes() - int(planes.centred)  # so many axes can be determined at the most
+    most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
     impossible = torch.arange(length.shape[-1], device=length.device) >= most
     nearest = nearest.masked_fill(impossible, torch.inf).amin(-1, keepdim=True)
     return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
