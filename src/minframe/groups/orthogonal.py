@@ -73,7 +73,8 @@ class O(Group):  # noqa: E742 (the group's name)
         # a small cloud. What later takes part in somebody's graph is copied out of it.
         with torch.inference_mode():
             found = pivoted_qr(cloud.planes(), self.special)
-        return replace(found, basis=found.basis.clone(), determined=found.determined.clone())
+        basis = found.basis.clone(memory_format=torch.contiguous_format)
+        return replace(found, basis=basis, determined=found.determined.clone())
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
         found = self._decompose(cloud)
