@@ -168,7 +168,7 @@ def test_exports_with_a_dynamic_batch() -> None:
     x = torch.randn(6, 5, 3, dtype=torch.float64)
     batch = torch.export.Dim("batch", min=2, max=1024)
     with torch.no_grad():
-        program = torch.export.export(model, (x,), dynamic_shapes=(({0: batch},),))
+        program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
     for count in (6, 17):
         y = torch.randn(count, 5, 3, dtype=torch.float64)
         torch.testing.assert_close(program.module()(y), model(y))

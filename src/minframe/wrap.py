@@ -116,7 +116,9 @@ class Equivariant(nn.Module):
         self.group.check_frame_types([typed[path] for path in paths])
         return tuple(sorted(paths, key=lambda path: typed[path] != "point"))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, first: Any = None, /, *args: Any, **kwargs: Any) -> Any:
+        # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
+        args = (first, *args) if args or first is not None else ()
         names = [self.signature.name(i) for i in range(len(args))]
         values = dict(zip(names, args, strict=True)) | kwargs
         frame = self._frame(values)
