@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from minframe.cloud import Cloud
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
 from minframe.linalg.action import product
-from minframe.linalg.qr import PivotedQR, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import OrthogonalStabiliser
 
 
@@ -65,20 +65,18 @@ class O(Group):  # noqa: E742 (the group's name)
         orthogonal = gram.abs().amax((-2, -1)) <= atol
         return orthogonal & (torch.linalg.det(g) > 0) if self.special else orthogonal
 
-    def _decompose(self, cloud: Cloud) -> PivotedQR:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         if cloud.needs_grad or torch.compiler.is_compiling():
             with torch.no_grad():
-                return pivoted_qr(cloud.planes(), self.special)
-        # Many small operations: inference mode spares each of them the bookkeeping of autograd, a sixth of the time of
-        # a small cloud. What later takes part in somebody's graph is copied out of it.
-        with torch.inference_mode():
-            found = pivoted_qr(cloud.planes(), self.special)
-        basis = found.basis.clone(memory_format=torch.contiguous_format)
-        return replace(found, basis=basis, determined=found.determined.clone())
-
-    def frame_of(self, cloud: Cloud) -> LinearFrame:
-        found = self._decompose(cloud)
-        q = differentiable_basis(cloud.take(found.positions()), found) if cloud.needs_grad else found.basis
+                found = pivoted_qr(cloud.planes(), self.special)
+            q = differentiable_basis(cloud.take(found.positions()), found) if cloud.needs_grad else found.basis
+        else:
+            # Many small operations: inference mode spares each of them the bookkeeping of autograd, a sixth of the time
+            # of a small cloud. What may later take part in somebody's graph is copied out of it.
+            with torch.inference_mode():
+                found = pivoted_qr(cloud.planes(), self.special)
+            found.determined = found.determined.clone()
+            q = found.basis.clone(memory_format=torch.contiguous_format)
         return LinearFrame(
             group=self,
             linear=q,

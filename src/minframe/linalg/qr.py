@@ -106,13 +106,13 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     entries = v.unbind()
     s = torch.copysign(functools.reduce(torch.hypot, entries), entries[0])
     entries[0].add_(s)  # v is now w. Where nothing was left to choose it is noise or zero, and so is all it moves
-    beta = (entries[0] * s).clamp_min_(TINY).reciprocal_()
+    half = (entries[0] * s).clamp_min_(TINY)  # of the squared length of w
     w = layout.spread(v)
     entries = entries if w is v else w.unbind()
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
-    planes.addcmul_(c.mul_(layout.spread(beta)), w, value=-1)
+    planes.addcmul_(c.div_(layout.spread(half)), w, value=-1)
     return s
 
 
