@@ -58,7 +58,7 @@ def check_finite(peak: Tensor, name: str) -> None:
         )
 
 
-def check_cloud(x: Tensor, d: int, group: object, name: str, leading: int = 1) -> None:
+def check_cloud(x: Tensor, d: int, group: object, name: str) -> None:
     """A real floating tensor ``(*batch, n, d)`` with at least one row."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
@@ -66,7 +66,7 @@ def check_cloud(x: Tensor, d: int, group: object, name: str, leading: int = 1) -
         raise TypeError(
             f"{name} must have a real floating dtype for {group}, got {x.dtype}: convert it, for example with .float()"
         )
-    if x.ndim < leading + 1 or x.shape[-1] != d:
+    if x.ndim < 2 or x.shape[-1] != d:
         raise ValueError(
             f"{name} must have shape (*batch, n, {d}) for {group}, got {tuple(x.shape)}: "
             "points are rows and the last axis is the coordinate"

@@ -167,10 +167,13 @@ class Equivariant(nn.Module):
             names = ", ".join(".".join(path) for path in self.frame_on)
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
         self.group.check_frame_types([found[path][1] for path in present])
+        reference = found[present[0]][0]
         for path in present:
-            check_cloud(found[path][0], self.group.d, self.group, ".".join(path))
+            x = found[path][0]
+            if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
+                check_cloud(x, self.group.d, self.group, ".".join(path))
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
-        layout = layout_of(found[present[0]][0], mask, batch, (self.mask or "mask", self.batch or "batch"))
+        layout = layout_of(reference, mask, batch, (self.mask or "mask", self.batch or "batch"))
         for path in present[1:]:
             self._check(path, found[path][1], found[path][0], layout)
         inputs = [(layout.clean(x, 1), self.group.type(type)) for x, type in (found[path] for path in present)]
