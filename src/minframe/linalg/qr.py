@@ -17,7 +17,7 @@ apart:
   ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or
   (a + b sqrt(k)) / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
 
-**Rank.** Rounding is what does not exceed ``eps^(3/4) m + 8 eps c``, with ``m`` the longest row, ``c`` the
+**Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the
 length of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is
 left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the
 accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
@@ -27,14 +27,14 @@ comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v
 w <w, y> / (s w_k)``, which sends ``v`` to ``-s e_k``; the sign is put right at the end, so that R has a positive
 diagonal. Coordinate ``k`` of every row is then canonical, and the coordinates behind it *are* the residual, to full
 precision: lengths need no downdating. The standard basis is carried along as ``d`` more rows and comes out as Q,
-    orthogonal to rounding at any
-rank, its last columns completing the basis. Everything happens in place on contiguous coordinate planes, so the cost is
-linear in the number of rows and about that of one product ``x @ q``.
+orthogonal to rounding at any rank, its last columns completing the basis. Where nothing is left, ``v`` is taken to be a
+tiny multiple of ``e_k``, so that every step is a reflection and the determinant is known from the signs. Everything
+happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that of one
+product ``x @ q``; small clouds pay for the number of calls, which is why there are few.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,6 +48,7 @@ from minframe.ragged import Layout
 
 FRACTION = 0.5225
 TINY = torch.finfo(torch.float64).tiny
+SPECK = 1e-150  # what is taken for zero: its square is still a number
 
 
 @dataclass(slots=True)
@@ -104,9 +105,10 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
     entries = v.unbind()
-    s = torch.copysign(functools.reduce(torch.hypot, entries), entries[0])
-    entries[0].add_(s)  # v is now w. Where nothing was left to choose it is noise or zero, and so is all it moves
-    half = (entries[0] * s).clamp_min_(TINY)  # of the squared length of w
+    entries[0].add_(SPECK)
+    s = torch.copysign(torch.linalg.vector_norm(v, dim=0), entries[0])
+    entries[0].add_(s)  # v is now w
+    half = entries[0] * s  # of the squared length of w
     w = layout.spread(v)
     entries = entries if w is v else w.unbind()
     c = columns[0] * entries[0]
@@ -126,7 +128,7 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             check_finite(peak, planes.name)
         chosen = layout.first(r2 >= layout.spread(peak * FRACTION))
         if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, -layout.take(rows[-1], chosen))
+            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK))
         else:
             left = left[1:] if axis else left
             yield _Step(r2, peak, chosen, _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen)))
@@ -136,7 +138,7 @@ def _rounding(longest: Tensor, planes: Planes) -> Tensor:
     """The squared length ``(*batch, 1)`` that is nothing but rounding; ``longest``: the largest squared length."""
     if planes.floor is None:
         return longest * planes.tolerance**2
-    return (longest.sqrt() * planes.tolerance + planes.floor).square_()
+    return longest * planes.tolerance**2 + planes.floor**2
 
 
 def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
@@ -147,17 +149,14 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     steps = list(_steps(planes))
     layout, values = planes.layout, planes.values
     peaks = layout.collect([s.peak for s in steps])
-    signs = torch.stack([s.sign for s in steps])
-    signs = torch.copysign(torch.ones((), dtype=signs.dtype, device=signs.device), signs).neg_()
+    signs = torch.stack([s.sign for s in steps]).sign_().neg_()
+    if special:  # each of the d - 1 reflections has determinant -1
+        signs[-1].mul_(signs.prod(0) * (-1) ** (len(steps) - 1))
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
         signs = signs + 0 * steps[0].peak
     values.mul_(planes.extended.spread(signs))
-    basis = layout.identity(values)
-    if special:
-        turn = torch.linalg.det(basis).sign().unsqueeze(-1)
-        values[-1].mul_(planes.extended.spread(layout.as_sample(turn)[0]))
     determined = peaks > _rounding(peaks[..., :1], planes)
-    return PivotedQR([s.chosen for s in steps], determined, basis, planes.rows, layout)
+    return PivotedQR([s.chosen for s in steps], determined, layout.identity(values), planes.rows, layout)
 
 
 def margin(planes: Planes) -> Tensor:
