@@ -27,7 +27,7 @@ def stabiliser_sample(group: mf.Group, d: int, rank: int) -> Tensor:
 @pytest.mark.parametrize("type", CORE)
 def test_average_is_the_haar_integral(make: type[mf.Group], d: int, rank: int, type: str) -> None:
     group = make(d)
-    linear = group if isinstance(group, mf.O) else group.linear
+    linear = getattr(group, "linear", group)
     # A cloud that spans exactly ``rank`` directions, also after its mean is taken away.
     span = torch.randn(rank, d, dtype=torch.float64)
     x = torch.cat([span, -span, torch.zeros(1, d, dtype=torch.float64)])

@@ -4,21 +4,46 @@ from minframe import frames, testing
 from minframe.canonical import canonicalize
 from minframe.errors import unchecked
 from minframe.frame import Frame
-from minframe.groups import SE, SO, E, Group, O, Translation
+from minframe.groups import (
+    GL,
+    SE,
+    SL,
+    SO,
+    SU,
+    Aff,
+    E,
+    Group,
+    Lorentz,
+    O,
+    OrthochronousLorentz,
+    Poincare,
+    ProperLorentz,
+    Translation,
+    U,
+)
 from minframe.wrap import Equivariant, Invariant
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GL",
     "SE",
+    "SL",
     "SO",
+    "SU",
+    "Aff",
     "E",
     "Equivariant",
     "Frame",
     "Group",
     "Invariant",
+    "Lorentz",
     "O",
+    "OrthochronousLorentz",
+    "Poincare",
+    "ProperLorentz",
     "Translation",
+    "U",
     "canonicalize",
     "frames",
     "testing",

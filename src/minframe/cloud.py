@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from minframe.errors import has_tangent
+from minframe.linalg.action import behind_batch, wide
 from minframe.ragged import Layout
 from minframe.types import Type
 
@@ -40,6 +41,12 @@ class Planes:
     def rows(self) -> Tensor:
         """``(d, *rows)``, the cloud."""
         return self.values[..., : self.layout.length]
+
+    @staticmethod
+    def of(rows: Tensor, layout: Layout, tolerance: float, floor: Tensor | float | None, name: str) -> Planes:
+        """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
+        extended = layout.with_identity(rows.shape[-1])
+        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name)
 
 
 @dataclass(slots=True)
@@ -73,7 +80,7 @@ class Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
         rows, layout = self.layout.join(self._points())
         origin = layout.mean(rows)
-        if rows.dtype == torch.float64:
+        if rows.dtype in (torch.float64, torch.complex128):
             # Sums of narrower numbers are all but exact. Here a second pass makes coincident points come out as zeros.
             origin = origin + layout.mean(rows - layout.for_each_row(origin))
         return replace(self, origin=origin)
@@ -81,7 +88,7 @@ class Cloud:
     def take(self, positions: Tensor) -> Tensor:
         """The rows at ``positions`` ``(*batch, k)``, relative to the origin, in float64; differentiable."""
         rows, layout = self.layout.join([x for x, _ in self.inputs])
-        chosen = layout.take_rows(rows, positions).double()
+        chosen = wide(layout.take_rows(rows, positions))
         if self.origin is None:
             return chosen
         points = self._points()
@@ -89,6 +96,30 @@ class Cloud:
         if len(points) < len(self.inputs):
             origin = origin * (positions < self.layout.join(points)[1].length).unsqueeze(-1)
         return chosen - origin
+
+    def rows(self) -> tuple[Tensor, Layout]:
+        """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
+        parts = [
+            self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+            if self.origin is not None and type.affine
+            else wide(x)
+            for x, type in self.inputs
+        ]
+        return self.layout.join(parts)
+
+    @property
+    def eps(self) -> float:
+        """Rounding of the coordinates, as they were given."""
+        return max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
+
+    @property
+    def tolerance(self) -> float:
+        """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
+        return max(self.eps**0.75, 8 * self.eps)
+
+    def offset(self) -> Tensor | float:
+        """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
+        return 0.0 if self.origin is None else torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
 
     def planes(self) -> Planes:
         """A copy of the rows, for an algorithm to overwrite.
@@ -99,19 +130,22 @@ class Cloud:
         """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         values = layout.planes(rows)
-        eps = max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
-        tolerance = max(eps**0.75, 8 * eps)
+        eps, tolerance = self.eps, self.tolerance
         floor: Tensor | float | None = None
         if len(self.inputs) == 1:
             if self.origin is not None:
-                floor = 8 * eps * self._recentre(values[..., : layout.length], layout)
+                self._recentre(values[..., : layout.length], layout)
+                floor = 8 * eps * self.offset()
         else:
             floor, start = tolerance, 0
             for x, type in self.inputs:
                 _, part = self.layout.join([x])
                 block = values[..., start : start + part.length]
                 start += part.length
-                offset = self._recentre(block, part) if type.affine and self.origin is not None else 0.0
+                offset: Tensor | float = 0.0
+                if type.affine and self.origin is not None:
+                    self._recentre(block, part)
+                    offset = self.offset()
                 longest = part.collect([part.amax(torch.linalg.vector_norm(block, dim=0))])
                 unit = torch.maximum(longest, 8 * eps / tolerance * (longest + offset))
                 unit = torch.where(unit > 0, unit, 1.0)
@@ -119,11 +153,10 @@ class Cloud:
         centred = self.origin is not None and all(type.affine for _, type in self.inputs)
         return Planes(values, layout, layout.with_identity(rows.shape[-1]), tolerance, floor, centred, self.name)
 
-    def _recentre(self, block: Tensor, layout: Layout) -> Tensor:
-        """Subtract the origin in place; its length ``(*batch, 1)``."""
+    def _recentre(self, block: Tensor, layout: Layout) -> None:
+        """Subtract the origin in place."""
         assert self.origin is not None
         origin = self.origin.detach()
         block.sub_(layout.spread(layout.as_sample(origin)))
         if layout.real is not None:
             block.mul_(layout.real)
-        return torch.linalg.vector_norm(origin, dim=-1, keepdim=True)

@@ -12,6 +12,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from minframe.linalg.action import wide
+
 
 def _flat(rank: int) -> Callable[[Tensor], Tensor]:
     """In a general linear subspace of that dimension (all of it where d is smaller)."""
@@ -20,7 +22,7 @@ def _flat(rank: int) -> Callable[[Tensor], Tensor]:
         d = x.shape[-1]
         frame = torch.linspace(-1, 1, d * d, dtype=torch.float64, device=x.device).view(d, d).cos()
         basis = torch.linalg.qr(frame + torch.eye(d, dtype=torch.float64, device=x.device))[0][:, :rank]
-        return (x.double() @ basis @ basis.mT).to(x.dtype)
+        return (wide(x) @ (basis @ basis.mT).to(wide(x).dtype)).to(x.dtype)
 
     return flatten
 
@@ -37,7 +39,7 @@ def _first_at_centroid(x: Tensor) -> Tensor:
 
 
 def _repeated_singular_values(x: Tensor) -> Tensor:
-    u, _, v = torch.linalg.svd(x.double(), full_matrices=False)
+    u, _, v = torch.linalg.svd(wide(x), full_matrices=False)
     return (u @ v * x.shape[-2] ** 0.5).to(x.dtype)
 
 

@@ -58,13 +58,18 @@ def check_finite(peak: Tensor, name: str) -> None:
         )
 
 
-def check_cloud(x: Tensor, d: int, group: object, name: str) -> None:
-    """A real floating tensor ``(*batch, n, d)`` with at least one row."""
+def _is_number(x: Tensor, complex: bool) -> bool:
+    return x.is_complex() if complex else x.is_floating_point()
+
+
+def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = False) -> None:
+    """A real floating (or a complex) tensor ``(*batch, n, d)`` with at least one row."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
-    if not x.is_floating_point():
+    if not _is_number(x, complex):
+        kind, how = ("complex", ".cfloat()") if complex else ("real floating", ".float()")
         raise TypeError(
-            f"{name} must have a real floating dtype for {group}, got {x.dtype}: convert it, for example with .float()"
+            f"{name} must have a {kind} dtype for {group}, got {x.dtype}: convert it, for example with {how}"
         )
     if x.ndim < 2 or x.shape[-1] != d:
         raise ValueError(
@@ -75,11 +80,14 @@ def check_cloud(x: Tensor, d: int, group: object, name: str) -> None:
         raise ValueError(f"{name} has no points, shape {tuple(x.shape)}: a frame needs at least one point per sample")
 
 
-def check_core(x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...]) -> None:
-    """A floating tensor with the trailing axes that a type demands, behind the frame's leading axes."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
+def check_core(
+    x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
+) -> None:
+    """A floating (or complex) tensor with the trailing axes that a type demands, behind the frame's leading axes."""
+    if not isinstance(x, Tensor) or not _is_number(x, complex):
         got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
-        raise TypeError(f"{name} of type {type_name!r} must be a real floating tensor, got {got}: convert it first")
+        kind = "complex" if complex else "real floating"
+        raise TypeError(f"{name} of type {type_name!r} must be a {kind} tensor, got {got}: convert it first")
     core = (d,) * order
     fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
     if not fits or tuple(x.shape[: len(leading)]) != leading:

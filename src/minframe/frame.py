@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import check_core
+from minframe.errors import check_core, data_checks_enabled
 from minframe.linalg.action import behind_batch, transform
-from minframe.linalg.qr import PivotedQR
-from minframe.linalg.stabiliser import OrthogonalStabiliser
+from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.stabiliser import Stabiliser
 from minframe.ragged import Layout
 from minframe.types import Type
 
@@ -80,6 +80,7 @@ class LinearFrame(Frame):
         group: the group it belongs to.
         linear: ``(*batch, d, d)``, the matrix of ``g0``, in float64; ``None`` where the group has none.
         inverse: its inverse.
+        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
         cloud: what the frame was taken of.
@@ -93,14 +94,16 @@ class LinearFrame(Frame):
         linear: Tensor | None,
         inverse: Tensor | None,
         shift: Tensor | None,
-        stabiliser: OrthogonalStabiliser,
+        stabiliser: Stabiliser,
         cloud: Cloud,
         margin: Callable[[], Tensor],
-        decomposition: PivotedQR | None = None,
+        decomposition: CanonicalRows | None = None,
+        own_inverse: Tensor | None = None,
     ) -> None:
         self.group = group
         self.linear = linear
         self.inverse = inverse
+        self.own_inverse = inverse if own_inverse is None else own_inverse
         self.shift = shift
         self.stabiliser = stabiliser
         self.cloud = cloud
@@ -126,53 +129,69 @@ class LinearFrame(Frame):
         return self._margin()
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        return self._inward(x, self.group.type(type), None)
+        kind = self.group.type(type)
+        return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
-        if kind.order == 1:
-            return self._inward(x, kind, self.stabiliser.determined if own else self.stabiliser.kept_axes(kind))
-        return self._average(self._inward(x, kind, None), kind)
+        if own:
+            matrix = self.own_inverse
+            axes = self.stabiliser.determined.unsqueeze(-1)
+            return self._inward(x, kind, None if matrix is None else matrix * axes)
+        return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
         kind = self.group.type(type)
         if not (kind.order or kind.parity):
             return y
-        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading)
+        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading, self.group.complex)
+        y = self._defined(y, kind, inward=False)
         dtype = torch.promote_types(y.dtype, self.dtype)
         matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
         if kind.order == 1 and matrix is not None:  # the average, folded into the matrix: the paper's Q_0
-            matrix = matrix * self.stabiliser.kept_axes(kind).unsqueeze(-2)
+            matrix = self.stabiliser.fold(matrix, kind)
         else:
             y = self._average(y, kind)
-        y = transform(y, kind, self._for_rows(matrix, y), self._det(kind, y))
+        y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
         if self.shift is not None and kind.affine:
             y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
         return y.to(dtype)
 
-    def _inward(self, x: Tensor, kind: Type, axes: Tensor | None) -> Tensor:
-        """``g0^-1 . x``, keeping only some ``axes`` of a type of order one."""
+    def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None) -> Tensor:
+        """``x`` moved by ``g0^-1``, whose matrix is given."""
         if not (kind.order or kind.parity):
             return self.layout.clean(x, kind.order)
-        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading)
+        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
         dtype = x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
         x = self.layout.clean(x, kind.order)
-        matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
-        if axes is not None and matrix is not None:
-            matrix = matrix * axes.unsqueeze(-1)
-        return transform(x, kind, self._for_rows(matrix, x), self._det(kind, x)).to(dtype)
+        return transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)).to(dtype)
 
     def _average(self, y: Tensor, kind: Type) -> Tensor:
         return self.stabiliser.spread(lambda sample: self.layout.for_rows(sample, y)).average(y, kind)
 
-    def _det(self, kind: Type, x: Tensor) -> Tensor | None:
-        if not kind.parity or self.linear is None:
-            return None
-        return self._for_rows(torch.linalg.det(self.linear), x)  # of an orthogonal matrix: its own inverse
+    def _defined(self, y: Tensor, kind: Type, inward: bool) -> Tensor:
+        """``y``, if it has a value in every sample; an error, or NaN where errors would need to look at the data."""
+        undefined = self.stabiliser.undefined(kind, inward)
+        if undefined is None:
+            return y
+        if not data_checks_enabled():
+            return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
+        if bool(undefined.any()):
+            what = "an input that does not determine the frame" if inward else "an output"
+            raise ValueError(
+                f"{what} of type {kind.name!r} has no value under {self.group} in sample "
+                f"{undefined.flatten().nonzero()[0].item()} of {undefined.numel()}: the cloud spans too little "
+                f"(rank {self.rank.flatten()[undefined.flatten()][0].item()} of {self.group.d}), and what fixes it is "
+                "not compact. Invariants and vectors within the span exist; or let more inputs determine the frame"
+            )
+        return y
+
+    def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
+        return self._for_rows(torch.linalg.det(matrix), x) if kind.parity and matrix is not None else None
 
     def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
         return None if sample is None else self.layout.for_rows(sample, x)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from minframe.errors import check_batch, check_mask
+from minframe.linalg.action import wide
 
 
 @dataclass(slots=True)
@@ -76,9 +77,13 @@ class Dense:
         return self.n
 
     def planes(self, rows: Tensor) -> Tensor:
-        """A float64 copy of ``rows`` ``(*batch, n, d)`` as planes, followed by the identity: ``(d, *batch, n + d)``."""
+        """A float64 copy of ``rows`` ``(*batch, n, d)`` as planes, followed by the identity: ``(d, *batch, n + d)``.
+
+        Of complex rows, a complex128 one; so it is wherever float64 is spoken of.
+        """
         d = rows.shape[-1]
-        values = rows.new_zeros((d, *self.batch_shape, self.n + d), dtype=torch.float64)
+        dtype = torch.promote_types(rows.dtype, torch.float64)
+        values = rows.new_zeros((d, *self.batch_shape, self.n + d), dtype=dtype)
         values[..., : self.n].copy_(rows.movedim(-1, 0))
         values[..., self.n :].diagonal(dim1=0, dim2=-1).fill_(1)
         return values
@@ -140,9 +145,17 @@ class Dense:
     def mean(self, rows: Tensor) -> Tensor:
         """Mean of the real rows in float64, ``(*batch, d)``."""
         if self.mask is None:
-            return rows.mean(-2, dtype=torch.float64)
+            return rows.mean(-2, dtype=torch.promote_types(rows.dtype, torch.float64))
         weight = self.mask.to(torch.float64)
         return (rows * weight.unsqueeze(-1)).sum(-2) / weight.sum(-1, keepdim=True)
+
+    def total(self, rows: Tensor) -> Tensor:
+        """Sum of the rows ``(*batch, n, d)``, whose padding is zero, ``(*batch, d)``."""
+        return rows.sum(-2)
+
+    def scatter(self, rows: Tensor) -> Tensor:
+        """Sum of ``x x^*`` over the rows, whose padding is zero, ``(*batch, d, d)``."""
+        return rows.mT @ rows.conj()
 
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
@@ -198,7 +211,8 @@ class Ragged:
         return self.index.shape[0]
 
     def planes(self, rows: Tensor) -> Tensor:
-        eye = torch.eye(rows.shape[-1], dtype=torch.float64, device=rows.device)
+        rows = wide(rows)
+        eye = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
         return torch.cat([rows.mT, eye.repeat(1, self.count)], -1)
 
     def with_identity(self, d: int) -> Ragged:
@@ -245,9 +259,13 @@ class Ragged:
         return rows[positions]
 
     def mean(self, rows: Tensor) -> Tensor:
-        total = rows.new_zeros((self.count, rows.shape[-1]), dtype=torch.float64)
-        total = total.index_add(0, self.index, rows.double())
-        return total / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+        return self.total(wide(rows)) / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+
+    def total(self, rows: Tensor) -> Tensor:
+        return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)
+
+    def scatter(self, rows: Tensor) -> Tensor:
+        return self.total(rows.unsqueeze(-1) * rows.unsqueeze(-2).conj())
 
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         return sample[self.owner(x)]

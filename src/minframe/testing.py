@@ -19,11 +19,13 @@ from torch import Tensor
 
 from minframe.degenerate import DEGENERATIONS, polytopes
 from minframe.groups.base import Group
+from minframe.linalg.action import wide
 from minframe.ragged import Dense, Layout, layout_of
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.wrap import Equivariant
 
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+RTOL |= {torch.complex128: 1e-11, torch.complex64: 1e-5}
 
 __all__ = ["DEGENERATIONS", "RTOL", "assert_equivariant", "equivariance_error", "polytopes"]
 
@@ -130,6 +132,7 @@ class _Call:
         self.outputs = (wrapped.outputs if wrapped else "point") if outputs is None else outputs
         self.ragged = (wrapped.mask, wrapped.batch) if wrapped else ("mask", "batch")
         self.cloud = self._first_cloud()
+        self._wide = torch.promote_types(self.cloud.dtype, torch.float64)
         mask, batch = (self.values.get(name) if name else None for name in self.ragged)
         self.layout: Layout = layout_of(self.cloud, mask, batch)
         self.rows = self.layout.length
@@ -145,21 +148,19 @@ class _Call:
 
     def random_element(self, generator: torch.Generator | None) -> Tensor:
         """One element per sample, its translation in units of the size of the cloud, which an outlier does not set."""
-        g = self.group.random(
-            *self.layout.batch_shape, dtype=torch.float64, device=self.cloud.device, generator=generator
-        )
+        g = self.group.random(*self.layout.batch_shape, dtype=self._wide, device=self.cloud.device, generator=generator)
         linear, shift = self.group.parts(g)
         if shift is None:
             return g
         rows, layout = self.layout.join([self.layout.clean(self.cloud.detach(), 1)])
-        length = torch.linalg.vector_norm(rows.double(), dim=-1)
+        length = torch.linalg.vector_norm(wide(rows), dim=-1)
         log = torch.where(length > 0, length, 1.0).log()
         log, share = layout.mean(torch.stack([log, (length > 0).double()], -1)).unbind(-1)
         size = (log / share.clamp_min(1e-300)).exp()  # geometric mean of the lengths; 1 for a cloud at the origin
         return self.group.assemble(linear, shift * size.unsqueeze(-1))
 
     def act(self, g: Tensor, x: Tensor, type: str) -> Tensor:
-        return self.group.act(self.layout.for_rows(g, x), x.double(), type) if type != "scalar" else x
+        return self.group.act(self.layout.for_rows(g, x), wide(x), type) if type != "scalar" else x
 
     def with_clouds(self, change: Callable[[Tensor], Tensor]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments with every cloud of points or vectors changed, unless the change does not fit in its dtype."""
@@ -228,8 +229,8 @@ class _Call:
 
     def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor) -> Tensor:
         kind = self.group.type(type)
-        expected = self.act(g, plain, type).double()
-        difference, scale = self._norm(moved.double() - expected, kind.order), self._norm(expected, kind.order)
+        expected = wide(self.act(g, plain, type))
+        difference, scale = self._norm(wide(moved) - expected, kind.order), self._norm(expected, kind.order)
         if kind.affine:  # a point near the origin by accident is not a small output
             scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type), 1))
         return torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
@@ -240,5 +241,5 @@ class _Call:
             batch = self.layout.batch_shape
             flat = self.layout.clean(y, order).reshape(*batch, math.prod(y.shape[len(batch) :]))
             return torch.linalg.vector_norm(flat, dim=-1)
-        squares = y.square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
+        squares = y.abs().square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
         return squares.new_zeros(self.layout.count).index_add(0, self.layout.owner(y), squares).sqrt()

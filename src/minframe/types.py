@@ -43,5 +43,6 @@ LINEAR_TYPES: dict[str, Type] = {
         Type("covector", 1, dual=True),
         Type("pseudovector", 1, parity=True),
         Type("tensor", 2),
+        Type("cotensor", 2, dual=True),
     )
 }

@@ -171,7 +171,7 @@ class Equivariant(nn.Module):
         for path in present:
             x = found[path][0]
             if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
-                check_cloud(x, self.group.d, self.group, ".".join(path))
+                check_cloud(x, self.group.d, self.group, ".".join(path), self.group.complex)
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         layout = layout_of(reference, mask, batch, (self.mask or "mask", self.batch or "batch"))
         for path in present[1:]:
@@ -184,7 +184,7 @@ class Equivariant(nn.Module):
         """The shape of a typed tensor, by the name it has for the user."""
         kind = self.group.type(type)
         if kind.order or kind.parity:
-            check_core(x, kind.order, self.group.d, type, ".".join(path), layout.leading)
+            check_core(x, kind.order, self.group.d, type, ".".join(path), layout.leading, self.group.complex)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:

@@ -1,7 +1,26 @@
 """The groups. To add one: a file here, a name in ``minframe/__init__.py``, a row in ``tests/table.py``."""
 
-from minframe.groups.affine import SE, E, Translation
+from minframe.groups.affine import SE, Aff, E, Poincare, Translation
 from minframe.groups.base import Group
+from minframe.groups.general import GL, SL
+from minframe.groups.lorentz import Lorentz, OrthochronousLorentz, ProperLorentz
 from minframe.groups.orthogonal import SO, O
+from minframe.groups.unitary import SU, U
 
-__all__ = ["SE", "SO", "E", "Group", "O", "Translation"]
+__all__ = [
+    "GL",
+    "SE",
+    "SL",
+    "SO",
+    "SU",
+    "Aff",
+    "E",
+    "Group",
+    "Lorentz",
+    "O",
+    "OrthochronousLorentz",
+    "Poincare",
+    "ProperLorentz",
+    "Translation",
+    "U",
+]

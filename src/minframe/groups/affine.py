@@ -1,4 +1,4 @@
-"""Translations, and the groups made of translations and a linear group: E(d) and SE(d)."""
+"""Translations, and the groups made of translations and a linear group: E(d), SE(d), Poincare(d) and Aff(d)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from minframe.cloud import Cloud
 from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
+from minframe.groups.general import GL
+from minframe.groups.lorentz import Lorentz
 from minframe.groups.orthogonal import SO, O
 from minframe.linalg.action import product
-from minframe.linalg.stabiliser import OrthogonalStabiliser
+from minframe.linalg.stabiliser import IsometryStabiliser
 
 
 class _Shifting(Group):
@@ -72,7 +74,7 @@ class Translation(_Shifting):
         shift = cloud.origin
         assert shift is not None
         check_finite(shift.detach().abs().sum(-1), cloud.name)
-        trivial = OrthogonalStabiliser(torch.ones_like(shift, dtype=torch.bool), special=True)
+        trivial = IsometryStabiliser(torch.ones_like(shift, dtype=torch.bool), special=True, metric=(1,) * self.d)
         return LinearFrame(
             group=self,
             linear=None,
@@ -92,7 +94,7 @@ class Affine(_Shifting):
 
     @property
     @abstractmethod
-    def linear(self) -> O:
+    def linear(self) -> O | SO | GL:
         """The linear group."""
 
     def __repr__(self) -> str:
@@ -105,10 +107,11 @@ class Affine(_Shifting):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
+        **options: float,
     ) -> Tensor:
-        """A random linear part and a standard normal translation."""
-        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator)
-        shift = torch.randn(*batch, self.d, dtype=dtype, device=device, generator=generator)
+        """A random linear part, drawn with the ``options`` of its group, and a standard normal translation."""
+        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)  # type: ignore[arg-type]
+        shift = torch.randn(*batch, self.d, dtype=linear.dtype, device=device, generator=generator)
         return self.assemble(linear, shift)
 
     def parts(self, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,5 +164,37 @@ class SE(E):
     """Rotations and translations of ``d``-space."""
 
     @property
-    def linear(self) -> SO:
+    def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
+
+
+@dataclass(frozen=True, repr=False)
+class Poincare(Affine):
+    """Lorentz transformations and translations of space-time, time first."""
+
+    d: int = 4
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, "Poincare")
+
+    @property
+    def linear(self) -> O:
+        return Lorentz(self.d)
+
+
+@dataclass(frozen=True, repr=False)
+class Aff(Affine):
+    """Invertible matrices and translations of ``d``-space."""
+
+    d: int
+    complex: bool = False
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, "Aff")
+
+    def __repr__(self) -> str:
+        return f"Aff({self.d}{', complex=True' if self.complex else ''})"
+
+    @property
+    def linear(self) -> GL:
+        return GL(self.d, complex=self.complex)

@@ -34,6 +34,8 @@ class Group(ABC):
 
     #: length of the coordinate axis
     d: int
+    #: whether it acts on complex numbers
+    complex: bool = False
 
     @abstractmethod
     def random(
@@ -84,7 +86,7 @@ class Group(ABC):
         """
         kind = self.frame_type(type)
         self.check_frame_types([type])
-        check_cloud(x, self.d, self, "x")
+        check_cloud(x, self.d, self, "x", self.complex)
         layout = layout_of(x, mask, batch)
         return self.frame_of(Cloud([(layout.clean(x, kind.order), kind)], layout))
 
@@ -95,7 +97,7 @@ class Group(ABC):
         if kind.order or kind.parity:
             batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
             self._check_element(linear, shift)
-            check_core(x, kind.order, self.d, type, "x", batch)
+            check_core(x, kind.order, self.d, type, "x", batch, self.complex)
         det = torch.linalg.det(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
         y = transform(x, kind, matrix, det)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from minframe.types import Type
@@ -15,9 +16,14 @@ def behind_batch(sample: Tensor, x: Tensor, core: int) -> Tensor:
     return sample.reshape((*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :]))
 
 
+def wide(x: Tensor) -> Tensor:
+    """``x`` in float64, or complex128 if it is complex: autocast and reduced-precision matrix units leave it alone."""
+    return x.to(torch.promote_types(x.dtype, torch.float64))
+
+
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b`` in float64, which autocast and reduced-precision matrix units leave alone; the dtype stays."""
-    return (a.double() @ b.double()).to(a.dtype)
+    """``a @ b``, computed in float64 or complex128; the dtype stays."""
+    return (wide(a) @ wide(b)).to(a.dtype)
 
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
@@ -28,13 +34,13 @@ def multiply(x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None = None) -> Tensor:
-    """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64; ``None`` is the identity.
+    """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64 or complex128; ``None`` is the identity.
 
     A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
     multiplied with.
     """
     if matrix is not None and type.order:
-        x, matrix = x.double(), matrix.double()
+        x, matrix = wide(x), wide(matrix)
         if type.order == 1:
             x = multiply(x, matrix)
         else:

@@ -14,23 +14,24 @@ apart:
   chosen row is never much shorter than the longest.
 * The longest row alone flips between exact ties, which every symmetric molecule has. Here tied rows are on the same
   side of the bar, and the first of them is taken. What remains is a row *at* the bar, so FRACTION stands away from the
-  ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or
-  (a + b sqrt(k)) / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
+  ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or (a + b sqrt(k))
+  / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
 
-**Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the
-length of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is
-left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the
-accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
+**Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
+of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
+dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy
+promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
 
 **How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left,
 comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y -
 w <w, y> / (s w_k)``, which sends ``v`` to ``-s e_k``; the sign is put right at the end, so that R has a positive
-diagonal. Coordinate ``k`` of every row is then canonical, and the coordinates behind it *are* the residual, to full
-precision: lengths need no downdating. The standard basis is carried along as ``d`` more rows and comes out as Q,
-orthogonal to rounding at any rank, its last columns completing the basis. Where nothing is left, ``v`` is taken to be a
-tiny multiple of ``e_k``, so that every step is a reflection and the determinant is known from the signs. Everything
-happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that of one
-product ``x @ q``; small clouds pay for the number of calls, which is why there are few.
+diagonal. (Complex rows: ``s`` has the phase of ``v_k``, and ``<w, y> = w^* y``.) Coordinate ``k`` of every row is then
+canonical, and the coordinates behind it *are* the residual, to full precision: lengths need no downdating. The standard
+basis is carried along as ``d`` more rows and comes out as Q, orthogonal to rounding at any rank, its last columns
+completing the basis. Where nothing is left, ``v`` is taken to be a tiny multiple of ``e_k``, so that every step is a
+reflection and the determinant is known from the signs. Everything happens in place on contiguous coordinate planes, so
+the cost is linear in the number of rows and about that of one product ``x @ q``; small clouds pay for the number of
+calls, which is why there are few.
 """
 
 from __future__ import annotations
@@ -48,35 +49,46 @@ from minframe.ragged import Layout
 
 FRACTION = 0.5225
 TINY = torch.finfo(torch.float64).tiny
-SPECK = 1e-150  # what is taken for zero: its square is still a number
+SPECK = (
+    1e-150  # added to what may be zero; its square is still a number. Its traces must not cancel: a third at the end
+)
 
 
 @dataclass(slots=True)
-class PivotedQR:
-    """The decomposition ``rows = pose @ basis^T``.
+class CanonicalRows:
+    """Rows in their canonical pose.
 
     Attributes:
-        chosen: for each axis the position of the row that carries it, one sample tensor each.
-        determined: ``(*batch, d)``, True for the first ``rank`` axes: those that the rows span.
-        basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        coordinates: ``(d, *rows)``, the rows in that basis.
+        determined: ``(*batch, d)``, the axes that the rows span.
+        coordinates: ``(d, *rows)``; where not determined, rounding.
         layout: of the rows.
     """
 
-    chosen: Sequence[Tensor]
     determined: Tensor
-    basis: Tensor
     coordinates: Tensor
     layout: Layout
+
+    def pose(self, dtype: torch.dtype) -> Tensor:
+        """``(*rows, d)``, zero where not determined."""
+        rows = self.coordinates.movedim(0, -1).to(dtype, copy=True, memory_format=torch.contiguous_format)
+        return rows.mul_(self.layout.for_each_row(self.determined))
+
+
+@dataclass(slots=True)
+class PivotedQR(CanonicalRows):
+    """The decomposition ``rows = pose @ basis^T``; determined are the first ``rank`` axes.
+
+    Attributes:
+        basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
+        chosen: for each axis the position of the row that carries it, one sample tensor each.
+    """
+
+    basis: Tensor
+    chosen: Sequence[Tensor]
 
     def positions(self) -> Tensor:
         """The rows chosen, ``(*batch, d)``."""
         return self.layout.collect(self.chosen)
-
-    def pose(self, dtype: torch.dtype) -> Tensor:
-        """The rows in their canonical pose, ``(*rows, d)``, zero where not determined."""
-        rows = self.coordinates.movedim(0, -1).to(dtype, copy=True, memory_format=torch.contiguous_format)
-        return rows.mul_(self.layout.for_each_row(self.determined))
 
 
 class _Step(NamedTuple):
@@ -96,6 +108,8 @@ class _Step(NamedTuple):
 
 
 def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
+    if columns[0].is_complex():
+        columns = [part for column in columns for part in (column.real, column.imag)]
     r2 = columns[0] * columns[0]
     for column in columns[1:]:
         r2.addcmul_(column, column)
@@ -104,13 +118,12 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
-    entries = v.unbind()
-    entries[0].add_(SPECK)
-    s = torch.copysign(torch.linalg.vector_norm(v, dim=0), entries[0])
-    entries[0].add_(s)  # v is now w
-    half = entries[0] * s  # of the squared length of w
+    head = v[0].add_(SPECK)
+    length = torch.linalg.vector_norm(v, dim=0)
+    s = head.sgn() * length if v.is_complex() else torch.copysign(length, head)
+    half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
     w = layout.spread(v)
-    entries = entries if w is v else w.unbind()
+    entries = w.conj().unbind()
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
@@ -128,7 +141,7 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             check_finite(peak, planes.name)
         chosen = layout.first(r2 >= layout.spread(peak * FRACTION))
         if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK))
+            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3))
         else:
             left = left[1:] if axis else left
             yield _Step(r2, peak, chosen, _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen)))
@@ -149,14 +162,15 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     steps = list(_steps(planes))
     layout, values = planes.layout, planes.values
     peaks = layout.collect([s.peak for s in steps])
-    signs = torch.stack([s.sign for s in steps]).sign_().neg_()
+    signs = torch.stack([s.sign for s in steps]).sgn_().neg_().conj()
     if special:  # each of the d - 1 reflections has determinant -1
-        signs[-1].mul_(signs.prod(0) * (-1) ** (len(steps) - 1))
+        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(steps) - 1))
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
         signs = signs + 0 * steps[0].peak
     values.mul_(planes.extended.spread(signs))
     determined = peaks > _rounding(peaks[..., :1], planes)
-    return PivotedQR([s.chosen for s in steps], determined, layout.identity(values), planes.rows, layout)
+    basis = layout.identity(values).conj()
+    return PivotedQR(determined, planes.rows, layout, basis, [s.chosen for s in steps])
 
 
 def margin(planes: Planes) -> Tensor:
@@ -186,12 +200,22 @@ def margin(planes: Planes) -> Tensor:
     return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
 
 
-def differentiable_basis(rows: Tensor, found: PivotedQR) -> Tensor:
+def differentiable_basis(rows: Tensor, found: PivotedQR, special: bool = False) -> Tensor:
     """``found.basis`` as a smooth function of the chosen ``rows`` ``(*batch, d, d)``.
 
     The columns that complete the basis enter as constants: the derivative of the decomposition exists only at full
     rank, and nothing that is averaged over the stabiliser depends on them.
     """
     q, _ = torch.linalg.qr(torch.where(found.determined.unsqueeze(-1), rows, found.basis.mT).mT)
-    signs = (q.detach() * found.basis).sum(-2, keepdim=True).sign()
-    return q * signs
+    signs = (q.detach().conj() * found.basis).sum(-2, keepdim=True).sgn()
+    if not (special and q.is_complex()):
+        return q * signs
+    # The last phase is what the others leave of the determinant, so it moves with them.
+    phases = torch.cat(
+        [
+            signs[..., :-1],
+            (torch.linalg.det(q).unsqueeze(-1) * signs[..., 0, :-1].prod(-1, keepdim=True)).conj().unsqueeze(-1),
+        ],
+        -1,
+    )
+    return q * phases

@@ -1,27 +1,47 @@
 """Averages over the stabiliser of a canonical pose, in closed form.
 
-A cloud of rank ``d' < d`` is canonical in the first ``d'`` axes (*determined*) and zero in the other ``m = d - d'``
-(*free*). The group elements that fix it are ``h = 1 (+) k`` with ``k`` in ``K = O(m)``, or ``SO(m)`` under a
-determinant constraint, and the average over the frame of ``g . y`` is ``g0 . A y`` with ``A y`` the Haar integral of
-``h . y`` over ``K``. Write D and F for the projectors on the determined and the free axes.
+A cloud of rank ``d' < d`` is canonical in some axes (*determined*) and zero in the other ``m = d - d'`` (*free*). Of a
+group that preserves a form, the elements that fix it are ``h = 1 (+) k`` with ``k`` an isometry of the free axes, and
+the average over the frame of ``g . y`` is ``g0 . A y`` with ``A y`` the average of ``h . y``. Write D and F for the
+projectors on the determined and the free axes.
 
-* **vector**: ``h v = D v + k F v``. ``-1`` is in O(m), and for m >= 2 the integral of ``k`` over SO(m) commutes with
+**O(m)**, or SO(m) under a determinant constraint: the average is the Haar integral.
+
+* *vector*: ``h v = D v + k F v``. ``-1`` is in O(m), and for m >= 2 the integral of ``k`` over SO(m) commutes with
   every rotation and has the value 0; so ``A v = D v`` (the paper's Q_0). SO(0) and SO(1) are trivial: ``A v = v``.
-* **covector**: ``h^-T = h`` for orthogonal ``h``, so it is a vector.
-* **tensor**: ``h T h^T`` has the blocks ``D T D``, ``D T F k^T``, ``k F T D`` and ``k F T F k^T``. The mixed ones are
-  linear in ``k`` and vanish. The last is the projection of ``F T F`` on the matrices commuting with K, that is (Schur)
-  on multiples of the identity, ``tr(F T F) / m F``; only SO(2), being commutative, fixes one more, the antisymmetric
-  part. SO(0) and SO(1) are trivial: ``A T = T``.
-* **pseudoscalar**: ``det h = det k`` integrates to 0 over O(m), m >= 1; over SO(m) it is 1.
-* **pseudovector**: ``det(k) (D v + k F v)``. The first term vanishes as above. In the second, the integral of
-  ``det(k) k`` over O(m) is half that over SO(m) minus half that over its other coset ``s SO(m)``, ``s`` a reflection:
-  for m = 1, ``(1 - (-1)) / 2 = 1``, so the free component *survives*; for m >= 2 both are 0.
+* *covector*: ``h^-T = h`` for orthogonal ``h``, so it is a vector.
+* *tensor*, *cotensor*: ``h T h^T`` has the blocks ``D T D``, ``D T F k^T``, ``k F T D`` and ``k F T F k^T``. The mixed
+  ones are linear in ``k`` and vanish. The last is the projection of ``F T F`` on the matrices commuting with K, that is
+  (Schur) on multiples of the identity, ``tr(F T F) / m F``; only SO(2), being commutative, fixes one more, the
+  antisymmetric part. SO(0) and SO(1) are trivial: ``A T = T``.
+* *pseudoscalar*: ``det h = det k`` integrates to 0 over O(m), m >= 1; over SO(m) it is 1.
+* *pseudovector*: ``det(k) (D v + k F v)``. The first term vanishes as above. In the second, the integral of ``det(k)
+  k`` over O(m) is half that over SO(m) minus half that over its other coset ``s SO(m)``, ``s`` a reflection: for m = 1,
+  ``(1 - (-1)) / 2 = 1``, so the free component *survives*; for m >= 2 both are 0.
+
+**O(p', q')**, with both signs among the free axes, is not compact and has no average. What the average does is to
+project on the invariants of K, and that projection exists here too: vectors have none; of tensors, ``k T k^T = T`` for
+multiples of ``eta_F``, as ``k eta_F k^T = eta_F``, so ``A T = D T D + tr(eta_F T) / m eta_F``; for m = 2 and
+determinant one the antisymmetric part, as ``k e k^T = det(k) e``. Nothing else changes; the definite case is ``eta_F =
+F``.
+
+**U(m)** contains the phases ``exp(i t)``, under which vectors, covectors, tensors (``h T h^T``, twice the phase),
+cotensors and determinants turn and average to 0. **SU(m)** has none of these for m = 1; for m >= 2 the integral of
+``k`` is 0 as above, and ``k T k^T`` keeps nothing but, for m = 2, the antisymmetric part. U(p', q') and SU(p', q')
+likewise.
+
+**Null spans.** If the form is degenerate on the span W of the cloud (one massless particle), the elements that fix W do
+not leave any complement of W in its place, and no projection exists. They do fix every vector *of* W. So outputs are
+taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is one and the same for
+the whole orbit; ``A T = P T P^T``; covectors within ``eta W``. A quantity with a factor ``det h``, and an input that is
+not itself part of the cloud, have no value at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,31 +51,97 @@ from minframe.types import Type
 
 
 @dataclass(frozen=True)
-class OrthogonalStabiliser:
-    """O(m), or SO(m) if ``special``, on the last ``m`` axes: those where ``determined`` ``(*batch, d)`` is False."""
+class Stabiliser(ABC):
+    """The group elements that fix a canonical pose. ``determined`` ``(*batch, d)``: the axes that the cloud fixes."""
 
     determined: Tensor
-    special: bool
 
     @property
     def rank(self) -> Tensor:
         return self.determined.sum(-1)
 
     @property
+    @abstractmethod
     def size(self) -> Tensor:
-        """Number of elements, ``(*batch,)``: 1, 2 or infinity."""
-        one = torch.ones(self.determined.shape[:-1], dtype=torch.float64, device=self.determined.device)
-        almost, full = self._free_at_most(1).squeeze(-1), self._free_at_most(0).squeeze(-1)
-        finite = one if self.special else torch.where(full, one, 2 * one)
-        return torch.where(almost, finite, torch.inf)
+        """Number of elements, ``(*batch,)``."""
+
+    @abstractmethod
+    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        """``matrix @ A`` for a type of order one."""
+
+    @abstractmethod
+    def average(self, y: Tensor, type: Type) -> Tensor:
+        """``A y`` for ``y`` of shape ``(*batch, *any, *core)``; of order one outside null spans."""
+
+    @abstractmethod
+    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> Stabiliser:
+        """The same with an entry for each row."""
+
+    def undefined(self, type: Type, inward: bool) -> Tensor | None:
+        """The samples, ``(*batch,)``, for which ``A`` does not exist; ``None`` if there can be no such sample.
+
+        ``inward``: for an input that is not part of the cloud.
+        """
+        return None
 
     def _free_at_most(self, m: int) -> Tensor:
-        """Whether at most ``m`` axes are free, ``(*batch, 1)``: read off the mask, whose True entries come first."""
-        last = self.determined.shape[-1] - m
-        return self.determined[..., last - 1 : last] if last > 0 else torch.ones_like(self.determined[..., :1])
+        """Whether at most ``m`` axes are free, ``(*batch, 1)``."""
+        return self.determined.sum(-1, keepdim=True) >= self.determined.shape[-1] - m
 
-    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> OrthogonalStabiliser:
-        return OrthogonalStabiliser(to_rows(self.determined), self.special)
+
+@dataclass(frozen=True)
+class NullSpan:
+    """What is known of samples on whose span the form may be degenerate.
+
+    Attributes:
+        here: ``(*batch,)``, whether it is.
+        loose: ``(*batch,)``, whether, then, more than one isometry fixes the span.
+        within: ``(*batch, d, d)``, the projector P.
+        rank: ``(*batch,)``, dimension of the span.
+    """
+
+    here: Tensor
+    loose: Tensor
+    within: Tensor
+    rank: Tensor
+
+
+@dataclass(frozen=True)
+class IsometryStabiliser(Stabiliser):
+    """Isometries of the free axes, of determinant one if ``special``.
+
+    ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above.
+    """
+
+    special: bool
+    metric: Sequence[int]
+    complex: bool = False
+    null: NullSpan | None = None
+
+    @property
+    def rank(self) -> Tensor:
+        rank = self.determined.sum(-1)
+        return rank if self.null is None else torch.where(self.null.here, self.null.rank, rank)
+
+    @property
+    def size(self) -> Tensor:
+        """1, 2 or infinity."""
+        one = torch.ones(self.determined.shape[:-1], dtype=torch.float64, device=self.determined.device)
+        almost, full = self._free_at_most(1).squeeze(-1), self._free_at_most(0).squeeze(-1)
+        several = torch.inf if self.complex else 2 * one
+        size = torch.where(almost, one if self.special else torch.where(full, one, several), torch.inf)
+        return size if self.null is None else torch.where(self.null.loose, torch.inf, size)
+
+    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> IsometryStabiliser:
+        null = self.null and NullSpan(
+            *map(to_rows, (self.null.here, self.null.loose, self.null.within, self.null.rank))
+        )
+        return replace(self, determined=to_rows(self.determined), null=null)
+
+    def undefined(self, type: Type, inward: bool) -> Tensor | None:
+        if self.null is None or not (type.order or type.parity):
+            return None
+        return self.null.loose if inward or (type.parity and not self.special) else None
 
     def kept_axes(self, type: Type) -> Tensor:
         """The axes of a type of order one that survive the average; the others vanish. ``(*batch, d)``."""
@@ -63,25 +149,77 @@ class OrthogonalStabiliser:
             return self.determined | self._free_at_most(1)
         if not type.parity:
             return self.determined
+        if self.complex:
+            return self.determined & self._free_at_most(0)
         return self._free_at_most(0) | (~self.determined & self._free_at_most(1))
 
+    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        kept = matrix * self.kept_axes(type).unsqueeze(-2)
+        if self.null is None:
+            return kept
+        return torch.where(self.null.loose[..., None, None], matrix @ self._within(type), kept)
+
     def average(self, y: Tensor, type: Type) -> Tensor:
-        """``A y`` for ``y`` of shape ``(*batch, *any, *core)``."""
         if type.order == 2:
-            return self._average_tensor(y)
+            average = self._average_tensor(y)
+            if self.null is None:
+                return average
+            within = behind_batch(self._within(type), y, 2).to(y.dtype)
+            return torch.where(behind_batch(self.null.loose, y, 2), within @ y @ within.mT, average)
         if type.order == 1:
             return y * behind_batch(self.kept_axes(type), y, 1)
         if type.parity and not self.special:
             return y * behind_batch(self._free_at_most(0).squeeze(-1), y, 0)
         return y
 
+    def _within(self, type: Type) -> Tensor:
+        assert self.null is not None
+        if not type.dual:
+            return self.null.within
+        eta = torch.tensor(self.metric, dtype=self.null.within.dtype, device=self.null.within.device)
+        return (eta.unsqueeze(-1) * self.null.within * eta).conj()
+
     def _average_tensor(self, y: Tensor) -> Tensor:
-        axes = behind_batch(self.determined, y[..., 0], 1).to(y.dtype)
+        axes = behind_batch(self.determined, y[..., 0], 1).to(y.real.dtype)
         free = 1 - axes
         m = free.sum(-1)[..., None, None]
-        trace = (y.diagonal(dim1=-2, dim2=-1) * free).sum(-1)[..., None, None]
-        average = y * axes.unsqueeze(-1) * axes.unsqueeze(-2) + torch.diag_embed(free) * (trace / m.clamp_min(1))
+        average = y * axes.unsqueeze(-1) * axes.unsqueeze(-2)
+        if not self.complex:
+            eta = free * torch.tensor(self.metric, dtype=y.dtype, device=y.device)
+            trace = (y.diagonal(dim1=-2, dim2=-1) * eta).sum(-1)[..., None, None]
+            average = average + torch.diag_embed(eta) * (trace / m.clamp_min(1))
         if not self.special:
             return average
         turning = (y - y.mT) / 2 * free.unsqueeze(-1) * free.unsqueeze(-2)
         return torch.where(m <= 1, y, torch.where(m == 2, average + turning, average))
+
+
+@dataclass(frozen=True)
+class SpanStabiliser(Stabiliser):
+    """All matrices that fix the determined axes, or those of determinant one.
+
+    They move a free axis by anything in the span, so there is no invariant complement and no projection, but they fix
+    what lies in the span: vectors and tensors are taken within it. Covectors, factors ``det h`` and inputs that are not
+    part of the cloud have a value at full rank only.
+    """
+
+    @property
+    def size(self) -> Tensor:
+        return torch.where(self._free_at_most(0).squeeze(-1), 1.0, torch.inf)
+
+    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> SpanStabiliser:
+        return SpanStabiliser(to_rows(self.determined))
+
+    def undefined(self, type: Type, inward: bool) -> Tensor | None:
+        if not (type.parity or type.dual or (inward and type.order)):
+            return None
+        return ~self._free_at_most(0).squeeze(-1)
+
+    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        return matrix * self.determined.unsqueeze(-2)
+
+    def average(self, y: Tensor, type: Type) -> Tensor:
+        if type.order == 0:
+            return y
+        axes = behind_batch(self.determined, y[..., 0] if type.order == 2 else y, 1)
+        return y * axes.unsqueeze(-1) * axes.unsqueeze(-2) if type.order == 2 else y * axes

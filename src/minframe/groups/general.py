@@ -1,0 +1,140 @@
+"""The general and special linear groups GL(d) and SL(d), real and complex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud, Planes
+from minframe.frame import LinearFrame
+from minframe.groups.base import Group, check_dimension, default_atol
+from minframe.linalg.action import multiply, product, wide
+from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
+from minframe.linalg.stabiliser import SpanStabiliser
+from minframe.linalg.whiten import row_basis, smooth, whitened
+
+
+@dataclass(frozen=True, repr=False)
+class GL(Group):
+    """All invertible matrices, acting as ``x @ g.mT``.
+
+    The canonical pose of a cloud of full rank is white, ``sum_i y_i y_i^* = n``, and has no scale: clouds that differ
+    by a factor are the same to this group.
+    """
+
+    d: int
+    complex: bool = False
+    special: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_dimension(self.d, type(self).__name__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.d}{', complex=True' if self.complex else ''})"
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+        max_condition: float = 10.0,
+    ) -> Tensor:
+        """``u s v`` with Haar random ``u`` and ``v``, and ``s`` log-uniform around one.
+
+        The group is not compact: the largest singular value is at most ``max_condition`` times the smallest.
+        """
+        number = torch.complex128 if self.complex else torch.float64
+        q, r = torch.linalg.qr(torch.randn(2, *batch, self.d, self.d, dtype=number, device=device, generator=generator))
+        q = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+        s = torch.rand(*batch, self.d, dtype=torch.float64, device=device, generator=generator) - 0.5
+        if self.special:
+            s = s - s.mean(-1, keepdim=True)
+        g = q[0] * (max_condition**s).unsqueeze(-2) @ q[1]
+        if self.special:
+            g[..., -1] *= torch.linalg.det(g).sgn().conj().unsqueeze(-1)
+        default = torch.get_default_dtype()
+        return g.to(dtype or (torch.promote_types(default, torch.complex64) if self.complex else default))
+
+    def parts(self, g: Tensor) -> tuple[Tensor, None]:
+        return g, None
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
+        assert linear is not None
+        return linear
+
+    def inverse(self, g: Tensor) -> Tensor:
+        return torch.linalg.inv(wide(g)).to(g.dtype)
+
+    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+        return product(g, h)
+
+    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+        """Whether it can be inverted, up to rounding; of SL, whether its determinant is one.
+
+        That is up to ``atol`` times the product of the lengths of the columns, which bounds a determinant (Hadamard).
+        """
+        atol = default_atol(g) if atol is None else atol
+        eps = torch.finfo(g.dtype).eps
+        g = wide(g)
+        finite = g.isfinite().all(-1).all(-1)
+        g = torch.where(finite[..., None, None], g, 0)
+        if not self.special:
+            singular = torch.linalg.svdvals(g)
+            return finite & (singular[..., -1] > eps * self.d * singular[..., 0])
+        largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
+        return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
+
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        with torch.no_grad():
+            rows, layout = cloud.rows()
+            basis = row_basis(cloud, rows, layout)
+            t, inverse = whitened(basis, layout)
+        if cloud.needs_grad:
+            correction = smooth(cloud, inverse, basis.determined)
+            t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
+        rows, layout = cloud.rows()
+        y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
+
+        def planes() -> Planes:
+            return Planes.of(y, layout, cloud.tolerance, None, cloud.name)
+
+        with torch.no_grad():
+            found = pivoted_qr(planes(), False)
+        q = differentiable_basis(layout.take_rows(y, found.positions()), found) if cloud.needs_grad else found.basis
+        linear, inverse = t @ q, q.mH @ inverse
+        if self.special:
+            factors = self._factors(torch.linalg.det(linear), basis.determined)
+            linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
+        return LinearFrame(
+            group=self,
+            linear=linear,
+            inverse=inverse,
+            shift=cloud.origin,
+            stabiliser=SpanStabiliser(basis.determined),
+            cloud=cloud,
+            margin=lambda: margin(planes()),
+        )
+
+    def _factors(self, volume: Tensor, determined: Tensor) -> Tensor:
+        """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
+
+        At full rank all axes share the size of the volume, and its sign or phase is put into the last one: a factor of
+        ``-1`` on all would not do in even dimensions. Else a free axis takes all of it, and the pose does not change.
+        """
+        volume = volume.unsqueeze(-1)
+        full = determined[..., -1:]
+        size = torch.where(full, volume.abs() ** (-1 / self.d), 1.0).to(volume.dtype)
+        last = torch.where(full, size * volume.sgn().conj(), 1 / volume)
+        return torch.cat([size.expand(*size.shape[:-1], self.d - 1), last], -1)
+
+
+@dataclass(frozen=True, repr=False)
+class SL(GL):
+    """The matrices of determinant one. The canonical pose is white but for the scale, which the volume sets."""
+
+    special: ClassVar[bool] = True

@@ -1,0 +1,72 @@
+"""Whitening: the part of a general linear frame that does not choose rows.
+
+``S = sum_i x_i x_i^* / n`` moves as ``g S g^*``. With ``S = T T^*`` the rows ``y = T^-1 x`` have ``sum_i y_i y_i^* / n
+= 1``, and clouds that differ by any matrix come to differ by an orthogonal (unitary) one: what remains is an O(d)
+problem. The squared lengths ``|y_i|^2`` that it chooses rows by are the leverages of the rows, which every matrix
+leaves unchanged.
+
+As in ``linalg.split`` the rows are first written as ``x = z A`` with A the rows that Euclidean pivoting chooses; then
+``Z = sum_i z_i z_i^* >= 1`` has a harmless Cholesky factor L even where the matrix that moved the cloud has a condition
+number of 1e6, whose square would have been that of S. ``T = A^T L / sqrt(n)``. Where the rank is short, T is completed
+by Euclidean normals of the span, whose coordinates are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud, Planes
+from minframe.linalg.action import multiply
+from minframe.linalg.qr import pivoted_qr
+from minframe.ragged import Layout
+
+
+@dataclass(slots=True)
+class Basis:
+    """The rows ``x = z A``.
+
+    Attributes:
+        rows: ``(*batch, d, d)``, A: chosen rows, and normals of the span where the rank is short.
+        inverse: of A.
+        factor: ``(*batch, d, d)``, L, the Cholesky factor of Z; 1 where the rank is short.
+        directions: ``(*batch, d, d)``, orthonormal columns that span the rows, and zeros.
+        determined: ``(*batch, d)``.
+    """
+
+    rows: Tensor
+    inverse: Tensor
+    factor: Tensor
+    directions: Tensor
+    determined: Tensor
+
+
+def row_basis(cloud: Cloud, rows: Tensor, layout: Layout) -> Basis:
+    """Write the rows of a cloud in terms of a few of them."""
+    noise = 8 * cloud.eps * cloud.offset()
+    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions()), found.basis.mT)
+    inverse = torch.linalg.inv(a)
+    z = multiply(rows, layout.for_rows(inverse.mT, rows)) * layout.for_each_row(found.determined)
+    free = torch.diag_embed((~found.determined).to(rows.dtype))
+    factor = torch.linalg.cholesky(layout.scatter(z) + free)
+    return Basis(a, inverse, factor, found.basis * found.determined.unsqueeze(-2), found.determined)
+
+
+def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:
+    """T and its inverse, ``(*batch, d, d)``."""
+    n = torch.where(basis.determined, layout.sizes().to(basis.rows.device), 1).to(basis.rows.real.dtype).sqrt()
+    t = basis.rows.mT @ basis.factor / n.unsqueeze(-2)
+    inverse = torch.linalg.inv(basis.factor) @ basis.inverse.mT * n.unsqueeze(-1)
+    return t, inverse
+
+
+def smooth(cloud: Cloud, inverse: Tensor, determined: Tensor) -> Tensor:
+    """A triangular matrix that is 1, and by which T has to be multiplied to have its derivatives."""
+    rows, layout = cloud.rows()
+    s = layout.scatter(multiply(rows, layout.for_rows(inverse, rows)))
+    s = s / layout.sizes().to(s.device).unsqueeze(-1)
+    s = (s - s.detach()) * determined.unsqueeze(-1) * determined.unsqueeze(-2)
+    return torch.linalg.cholesky(s + torch.eye(s.shape[-1], dtype=s.dtype, device=s.device))
