@@ -1,6 +1,6 @@
 """Exact equivariance for any PyTorch backbone, at the cost of one forward pass."""
 
-from minframe import frames, testing
+from minframe import forms, frames, testing
 from minframe.canonical import canonicalize
 from minframe.errors import unchecked
 from minframe.frame import Frame
@@ -45,6 +45,7 @@ __all__ = [
     "Translation",
     "U",
     "canonicalize",
+    "forms",
     "frames",
     "testing",
     "unchecked",

@@ -1,7 +1,8 @@
 """Named families of clouds on which canonicalisation goes wrong first.
 
 ``DEGENERATIONS`` turn any cloud ``(*batch, n, d)`` into a degenerate one of the same shape; ``polytopes`` are the
-symmetric solids. Tests, benchmarks and ``minframe.testing`` take them from here.
+symmetric solids; ``particles`` are clouds of four-momenta. Tests, benchmarks and ``minframe.testing`` take them from
+here.
 """
 
 from __future__ import annotations
@@ -86,3 +87,50 @@ def polytopes(d: int) -> dict[str, Tensor]:
         inner = torch.tensor([(0, a / golden, b * golden) for a, b in signs], dtype=torch.float64)
         solids["dodecahedron"] = torch.cat([solids["cube"], *(inner[:, c] for c in cyclic)])
     return solids
+
+
+PION = 0.13957  # GeV
+
+
+def _momenta(energy: Tensor, mass: float, opening: float | None, generator: torch.Generator) -> Tensor:
+    """Four-momenta ``(n, 4)`` in all directions, or around one with that opening."""
+    direction = torch.randn(len(energy), 3, dtype=torch.float64, generator=generator)
+    if opening is not None:
+        direction = opening * direction + torch.tensor([0.3, -0.2, 1.0], dtype=torch.float64)
+    direction = direction / torch.linalg.vector_norm(direction, dim=-1, keepdim=True)
+    energy = energy.unsqueeze(-1)
+    return torch.cat([energy, direction * (energy.square() - mass**2).sqrt()], -1)
+
+
+def particles() -> dict[str, Tensor]:
+    """Clouds of four-momenta ``(n, 4)``, energy first, in float64; with a null span, without a time-like direction, ..."""
+    generator = torch.Generator().manual_seed(0)
+
+    def uniform(n: int) -> Tensor:
+        return torch.rand(n, dtype=torch.float64, generator=generator)
+
+    clouds = {}
+    for n in (2, 3, 5, 20, 200):
+        clouds[f"massless jet, {n} particles"] = _momenta(10 ** (6 * uniform(n) - 3), 0.0, 0.3, generator)
+    for n in (2, 3, 20, 200):
+        clouds[f"massless event, {n} particles"] = _momenta(10 ** (2 * uniform(n) - 1), 0.0, None, generator)
+    for n in (1, 2, 5, 40):
+        clouds[f"{n} pion{'s' * (n > 1)}, 20 to 60 GeV"] = _momenta(20 + 40 * uniform(n), PION, None, generator)
+    clouds["jet of 20 pions, 20 to 60 GeV"] = _momenta(20 + 40 * uniform(20), PION, 0.2, generator)
+    massless = _momenta(torch.ones(1, dtype=torch.float64), 0.0, None, generator)
+    clouds["one massless particle"] = massless
+    clouds["three collinear massless"] = torch.cat([massless, 2 * massless, 5 * massless])
+    tilt = torch.tensor([[1.25, 0.75, 0, 0], [0.75, 1.25, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
+    space = torch.randn(6, 4, dtype=torch.float64, generator=generator)
+    space[:, 0] = 0
+    clouds["space-like, no time-like direction"] = space @ tilt.mT
+    named = {
+        "null Gram-Schmidt residual": [[0, 1, 0, 0], [1, 1, 1, 0]],
+        "null total momentum": [[1, 1, 0, 0], [2, 0, 1, 0], [-2, 0, -1, 0], [0.3, 1, 2, 3], [-0.3, -1, -2, -3]],
+        "space-like total momentum": [[1, 2, 0, 0], [2, 0, 1, 0], [-2, 0.5, -1, 0], [0.3, 1, 2, 3], [-0.3, -1, -2, -2]],
+        "null plane": [[1, 1, 0, 0], [0, 0, 1, 0], [2, 2, 3, 0]],
+        "null hyperplane": [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0.3, 2]],
+    }
+    clouds |= {name: torch.tensor(rows, dtype=torch.float64) for name, rows in named.items()}
+    clouds["Gaussian"] = torch.randn(100, 4, dtype=torch.float64, generator=generator)
+    return clouds

@@ -34,6 +34,11 @@ def data_checks_enabled() -> bool:
     return not torch.compiler.is_compiling() and _checked.get()
 
 
+def all_true(condition: Tensor) -> bool:
+    """Whether it holds for all samples, if tensor values may be read now; else no."""
+    return data_checks_enabled() and not _transformed(condition) and bool(condition.all())
+
+
 def _transformed(x: Tensor) -> bool:
     """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))

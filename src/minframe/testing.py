@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minframe.degenerate import DEGENERATIONS, polytopes
+from minframe.degenerate import DEGENERATIONS, particles, polytopes
 from minframe.groups.base import Group
 from minframe.linalg.action import wide
 from minframe.ragged import Dense, Layout, layout_of
@@ -27,7 +27,7 @@ from minframe.wrap import Equivariant
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 RTOL |= {torch.complex128: 1e-11, torch.complex64: 1e-5}
 
-__all__ = ["DEGENERATIONS", "RTOL", "assert_equivariant", "equivariance_error", "polytopes"]
+__all__ = ["DEGENERATIONS", "RTOL", "assert_equivariant", "equivariance_error", "particles", "polytopes"]
 
 
 def equivariance_error(

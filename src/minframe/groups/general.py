@@ -90,14 +90,13 @@ class GL(Group):
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
+        rows, layout = cloud.rows()
         with torch.no_grad():
-            rows, layout = cloud.rows()
             basis = row_basis(cloud, rows, layout)
             t, inverse = whitened(basis, layout)
         if cloud.needs_grad:
-            correction = smooth(cloud, inverse, basis.determined)
+            correction = smooth(rows, layout, inverse, basis.determined)
             t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-        rows, layout = cloud.rows()
         y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
 
         def planes() -> Planes:

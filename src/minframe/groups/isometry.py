@@ -12,7 +12,7 @@ from minframe.cloud import Cloud, Planes
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
 from minframe.linalg.action import multiply, product, wide
-from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
+from minframe.linalg.qr import CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 from minframe.ragged import Layout
@@ -157,15 +157,16 @@ class Isometry(Group):
         if cloud.needs_grad or torch.compiler.is_compiling():
             with torch.no_grad():
                 found = pivoted_qr(cloud.planes(), self.special)
-            basis = found.basis.resolve_conj()
-            q = differentiable_basis(cloud.take(found.positions()), found, self.special) if cloud.needs_grad else basis
+            q = found.basis
+            if cloud.needs_grad:
+                q = differentiable_basis(cloud.take(found.positions()), found, self.special)
         else:
             # Many small operations: inference mode spares each of them the bookkeeping of autograd, a sixth of the time
             # of a small cloud. What may later take part in somebody's graph is copied out of it.
             with torch.inference_mode():
                 found = pivoted_qr(cloud.planes(), self.special)
             found.determined = found.determined.clone()
-            q = found.basis.clone(memory_format=torch.contiguous_format).resolve_conj()
+            q = found.basis.clone(memory_format=torch.contiguous_format)
         return LinearFrame(
             group=self,
             linear=q,
@@ -178,74 +179,87 @@ class Isometry(Group):
         )
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
-        with torch.no_grad():
-            parts = split(cloud, self.p, self.q)
-            if self.orthochronous:
-                parts.matrix = parts.matrix * self._future(parts.matrix)
-        t = parts.matrix @ smooth(cloud, parts, self.p, self.q) if cloud.needs_grad else parts.matrix
-        back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.within
         rows, layout = cloud.rows()
-        y = multiply(rows, layout.for_rows(back, rows))
+        with torch.no_grad():
+            parts = split(cloud, rows, layout, self.p, self.q)
+        t, y = parts.matrix, parts.rows
+        if cloud.needs_grad:
+            t, y = t @ smooth(rows, layout, parts, self.p, self.q), None
+        if y is None:
+            back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.within
+            y = multiply(rows, layout.for_rows(back, rows))
         noise = max(cloud.eps, MOVED) * (_longest(rows.detach(), layout) + cloud.offset()) * _norm(t.detach())
+        blocks = slice(0, self.p), slice(self.p, self.d)
 
         def planes(axes: slice) -> Planes:
             return Planes.of(y[..., axes], layout, cloud.tolerance, noise, cloud.name)
 
-        bases, determined = [], []
-        for axes, keep in self._blocks(parts):
+        bases, determined, coordinates = [], [], []
+        for axes in blocks:
             with torch.no_grad():
                 found = pivoted_qr(planes(axes), False)
-            basis = found.basis
             if cloud.needs_grad:
-                basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions()), found)
-            if keep is not None:
-                basis = torch.where(keep[..., None, None], torch.ones_like(basis), basis)
-            bases.append(basis)
+                found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions()), found)
+            if axes.start == self._time:
+                found = self._settled(found, parts, y[..., axes], layout)
+            bases.append(found.basis)
             determined.append(found.determined)
-        linear = torch.cat([t[..., : self.p] @ bases[0], t[..., self.p :] @ bases[1]], -1)
+            coordinates.append(found.coordinates)
+        axes_determined = torch.cat(determined, -1)
+        pose = CanonicalRows(axes_determined, torch.cat(coordinates), layout)
+        linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
         if self.special:
-            linear = self._with_determinant_one(linear, determined[0])
-        inverse = self.inverse(linear)
-        null = None
+            phases = self._phases(torch.linalg.det(linear), determined[0])
+            linear = linear * phases.unsqueeze(-2)
+            pose.coordinates = pose.coordinates * layout.spread(layout.as_sample(phases.detach().conj()))
+        inverse, own_inverse, null = self.inverse(linear), None, None
         if parts.null is not None:
-            within = inverse @ parts.null.within @ linear
-            null = NullSpan(parts.null.here, parts.null.loose, within, parts.null.rank)
+            own_inverse = inverse @ parts.null.within
+            null = NullSpan(parts.null.here, parts.null.loose, own_inverse @ linear, parts.null.rank)
         return LinearFrame(
             group=self,
             linear=linear,
             inverse=inverse,
-            own_inverse=inverse if parts.null is None else inverse @ parts.null.within,
+            own_inverse=own_inverse,
             shift=cloud.origin,
-            stabiliser=IsometryStabiliser(torch.cat(determined, -1), self.special, self.metric, self.complex, null),
+            stabiliser=IsometryStabiliser(axes_determined, self.special, self.metric, self.complex, null),
             cloud=cloud,
-            margin=lambda: torch.stack([parts.margin, *(margin(planes(a)) for a, _ in self._blocks(parts))]).amin(0),
+            decomposition=pose,
+            margin=lambda: torch.stack([parts.margin, *(margin(planes(axes)) for axes in blocks)]).amin(0),
         )
 
-    def _blocks(self, parts: Split) -> list[tuple[slice, Tensor | None]]:
-        """The axes of either sign, and for which samples the split has already settled the basis.
+    @property
+    def _time(self) -> int | None:
+        """The axis whose sign no other has."""
+        if self.p == 1:
+            return 0
+        return self.p if self.q == 1 else None
 
-        That is so for a time axis if it is the direction of the total momentum, or has to be future-directed.
-        """
-        plus, minus = slice(0, self.p), slice(self.p, self.d)
+    def _settled(self, found: PivotedQR, parts: Split, y: Tensor, layout: Layout) -> PivotedQR:
+        """Direct the time axis: into the future if it has to be, else along the total momentum if it is that."""
+        assert parts.momentum is not None
+        direction = torch.ones_like(found.basis)
         if self.orthochronous:
-            return [(plus, torch.ones_like(parts.margin, dtype=torch.bool)), (minus, None)]
-        return [(plus, parts.momentum if self.p == 1 else None), (minus, parts.momentum if self.p > 1 else None)]
+            basis = torch.where(parts.matrix[..., :1, :1] < 0, -direction, direction)
+        else:
+            basis = torch.where(parts.momentum[..., None, None], direction, found.basis)
+        found.basis = basis
+        found.determined = found.determined | parts.momentum.unsqueeze(-1)
+        found.coordinates = y.detach().movedim(-1, 0) * layout.spread(layout.as_sample(basis[..., 0].detach().conj()))
+        return found
 
-    def _future(self, matrix: Tensor) -> Tensor:
-        """Signs of the columns, ``(*batch, 1, d)``, that turn the time axis into the future."""
-        signs = torch.ones_like(matrix[..., :1, :])
-        signs[..., 0] = torch.where(matrix[..., :1, 0] < 0, -1.0, 1.0)
-        return signs
+    def _phases(self, determinant: Tensor, plus_determined: Tensor) -> Tensor:
+        """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
 
-    def _with_determinant_one(self, linear: Tensor, determined: Tensor) -> Tensor:
-        """Turn one axis: a free one if there is any, as only that leaves the canonical pose in place."""
-        phase = torch.linalg.det(linear).sgn().conj().unsqueeze(-1)
-        among_plus = ~determined[..., -1:] & (not self.orthochronous)
+        One axis is turned: a free one if there is any, as only that leaves the canonical pose in place.
+        """
+        phase = determinant.sgn().conj().unsqueeze(-1)
+        among_plus = ~plus_determined[..., -1:] & (not self.orthochronous)
         one = torch.ones_like(phase)
         phases = [one] * self.d
         phases[self.p - 1] = torch.where(among_plus, phase, one)
         phases[-1] = torch.where(among_plus, one, phase)
-        return linear * torch.cat(phases, -1).unsqueeze(-2)
+        return torch.cat(phases, -1)
 
 
 def _norm(matrix: Tensor) -> Tensor:

@@ -118,12 +118,19 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
-    head = v[0].add_(SPECK)
+    entries = v.unbind()
+    head = entries[0].add_(SPECK)
     length = torch.linalg.vector_norm(v, dim=0)
-    s = head.sgn() * length if v.is_complex() else torch.copysign(length, head)
-    half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
-    w = layout.spread(v)
-    entries = w.conj().unbind()
+    if v.is_complex():
+        s = head.sgn() * length
+        half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
+        w = layout.spread(v)
+        entries = w.conj().unbind()
+    else:
+        s = torch.copysign(length, head)
+        half = head.add_(s) * s
+        w = layout.spread(v)
+        entries = entries if w is v else w.unbind()
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
@@ -162,14 +169,17 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     steps = list(_steps(planes))
     layout, values = planes.layout, planes.values
     peaks = layout.collect([s.peak for s in steps])
-    signs = torch.stack([s.sign for s in steps]).sgn_().neg_().conj()
+    signs = torch.stack([s.sign for s in steps]).sgn_().neg_()
+    if signs.is_complex():
+        signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
         signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(steps) - 1))
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
         signs = signs + 0 * steps[0].peak
     values.mul_(planes.extended.spread(signs))
     determined = peaks > _rounding(peaks[..., :1], planes)
-    basis = layout.identity(values).conj()
+    basis = layout.identity(values)
+    basis = basis.conj() if basis.is_complex() else basis
     return PivotedQR(determined, planes.rows, layout, basis, [s.chosen for s in steps])
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
+from minframe.errors import all_true
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import pivoted_qr
 from minframe.ragged import Layout
@@ -34,6 +35,7 @@ class Basis:
         factor: ``(*batch, d, d)``, L, the Cholesky factor of Z; 1 where the rank is short.
         directions: ``(*batch, d, d)``, orthonormal columns that span the rows, and zeros.
         determined: ``(*batch, d)``.
+        white: A is 1, as the rows are near enough to white.
     """
 
     rows: Tensor
@@ -41,17 +43,23 @@ class Basis:
     factor: Tensor
     directions: Tensor
     determined: Tensor
+    white: bool = False
 
 
 def row_basis(cloud: Cloud, rows: Tensor, layout: Layout) -> Basis:
-    """Write the rows of a cloud in terms of a few of them."""
+    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are."""
+    one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
+    pivots = factor.diagonal(dim1=-2, dim2=-1).real
+    if all_true((failed == 0) & (pivots.amin(-1) > 0.05 * pivots.amax(-1))):
+        one = one.expand_as(factor)
+        return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     noise = 8 * cloud.eps * cloud.offset()
     found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions()), found.basis.mT)
     inverse = torch.linalg.inv(a)
-    z = multiply(rows, layout.for_rows(inverse.mT, rows)) * layout.for_each_row(found.determined)
-    free = torch.diag_embed((~found.determined).to(rows.dtype))
-    factor = torch.linalg.cholesky(layout.scatter(z) + free)
+    z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
+    factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     return Basis(a, inverse, factor, found.basis * found.determined.unsqueeze(-2), found.determined)
 
 
@@ -63,9 +71,8 @@ def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:
     return t, inverse
 
 
-def smooth(cloud: Cloud, inverse: Tensor, determined: Tensor) -> Tensor:
+def smooth(rows: Tensor, layout: Layout, inverse: Tensor, determined: Tensor) -> Tensor:
     """A triangular matrix that is 1, and by which T has to be multiplied to have its derivatives."""
-    rows, layout = cloud.rows()
     s = layout.scatter(multiply(rows, layout.for_rows(inverse, rows)))
     s = s / layout.sizes().to(s.device).unsqueeze(-1)
     s = (s - s.detach()) * determined.unsqueeze(-1) * determined.unsqueeze(-2)

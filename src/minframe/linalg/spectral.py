@@ -1,0 +1,198 @@
+"""The split of ``linalg.split`` by the spectrum of all rows, for any p and q and any rank.
+
+``S = sum_i x_i x_i^*`` moves as ``g S g^*``, and ``S eta`` by similarity. It has the eigenvalues of the Gram matrix
+``X^* eta X`` and further zeros, so they are invariants, real, and p' of them are positive, q' negative, where (p', q')
+is the signature of the span. V+ is the sum of the eigenspaces of positive eigenvalues. It does not depend on the order
+of the rows, and it depends on them continuously, as no eigenvalue passes through zero while the span stays regular.
+With ``S = V V^*`` the eigenvectors are those of the small Hermitian matrix ``K = V^* eta V = U diag(l) U^*``:
+
+    S eta (V u) = V K u = l (V u)      and      <V u, V u'> = u^* K u' = l delta_uu'.
+
+V is not computed from S, which would square the condition number, but as in ``linalg.whiten``, ``V = A^T L``: harmless
+however strong a boost the rows have seen.
+
+**Free axes.** Where the span W is all of space, ``D = V U |l|^-1/2`` is T. Else ``eta - D eta D^*`` (eta restricted to
+the axes taken) is what the columns of any completion C have to make up, ``C eta C^* = eta - D eta D^*``, and its
+eigenvectors times the root of ``|eigenvalue|`` do.
+
+**Null spans.** Zero eigenvalues of K within W belong to ``R``, the part of W orthogonal to W. With the columns of N a
+basis of it (``N = V U`` again), each needs a partner outside W: ``M = 2 c^2 (1 - D eta D^* eta) eta N (N^* N)^-1`` has
+``<N, M> = 2 c^2`` and is orthogonal to D; subtracting ``N <M, M> / 4 c^2`` makes it null, and ``(N + M) / 2 c``, ``(N -
+M) / 2 c`` are unit vectors of either sign. The rows see only their sum, ``N / c``, so the pose does not depend on the
+partner. (Rows that are null but for rounding would also see a little of M, amplified by the boost that brings them to
+the scale ``c``. They are projected on the span first, by ``D eta D^* eta + N M^* eta / 2 c^2``.) Nothing invariant sets
+the scale of a single null row, and ``c`` is 1; beside other rows it is the root of the largest eigenvalue.
+
+**Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
+``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
+
+    S-+ - S-- Y = Y (S++ - S+- Y),
+
+a linear equation for Y but for the last term, which is of third order where ``S-+`` is zero: two steps of iteration
+give derivatives of every order in use. It is regular as S++ and S-- are positive. With what rounding left of ``S-+``,
+one step of it also makes T exact in units of each pair of axes; the eigensolver is, in units of the largest eigenvalue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud
+from minframe.errors import all_true
+from minframe.linalg.qr import TINY
+from minframe.linalg.whiten import Basis, row_basis
+from minframe.ragged import Layout
+
+
+@dataclass(slots=True)
+class Null:
+    """Where the form is degenerate on the span of the rows.
+
+    Attributes:
+        here: ``(*batch,)``, whether it is.
+        loose: ``(*batch,)``, whether more than one isometry fixes the span.
+        within: ``(*batch, d, d)``, the projector on the span that removes the rounding by which rows miss being null;
+            1 elsewhere.
+        rank: ``(*batch,)``, dimension of the span.
+    """
+
+    here: Tensor
+    loose: Tensor
+    within: Tensor
+    rank: Tensor
+
+
+def signs(p: int, q: int, device: torch.device) -> Tensor:
+    """``eta``, as ``(d,)``."""
+    return torch.tensor([1.0] * p + [-1.0] * q, dtype=torch.float64, device=device)
+
+
+def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
+    """``eta matrix^* eta``: of an isometry, its inverse."""
+    return eta.unsqueeze(-1) * matrix.mH * eta
+
+
+def negligible(cloud: Cloud) -> float:
+    """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
+    return max(16 * cloud.eps, 1e-12)
+
+
+def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> tuple[Tensor, Null | None, Tensor]:
+    """T, where the form is degenerate, and the margin: the smallest eigenvalue taken, as a part of the trace of S."""
+    eta = signs(p, q, rows.device)
+    basis = row_basis(cloud, rows, layout)
+    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
+    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
+    slots = torch.cat([torch.arange(p + q - 1, q - 1, -1), torch.arange(q)]).to(rows.device)  # the largest come first
+    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
+    signed, vu = (eigenvalues[..., slots] * eta).clamp_min(1e-16 * scale), (v @ u)[..., slots]
+    taken = _axes_taken(basis, eta, p, negligible(cloud))
+    margin = (signed / scale).masked_fill(~taken, torch.inf).amin(-1)
+    d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
+    if all_true(taken):
+        return d if basis.white else _refined(v, d, p, q), None, margin
+    rank, c = basis.determined.sum(-1), torch.where(taken, signed, 0.0).amax(-1).sqrt()
+    here = taken.sum(-1) < rank
+    n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
+    n, partner = _null_pairs(n, d, torch.where(c > 0, c, 1.0)[..., None, None], eta)
+    matrix = _completed(d, n, partner, taken, torch.where(here, rank - taken.sum(-1), 0), p, q)
+    matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
+    if all_true(~here):
+        return matrix, None, margin
+    within = (d @ (eta.unsqueeze(-1) * d.mH) + n @ partner.mH / 2) * eta
+    within = torch.where(here[..., None, None], within, torch.eye(p + q, dtype=within.dtype, device=within.device))
+    unique = (rank - taken.sum(-1) == 1) & (2 * rank - taken.sum(-1) == p + q)  # one pair, and no free axis
+    return matrix, Null(here, here & ~unique, within, rank), margin
+
+
+def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:
+    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign."""
+    if all_true(basis.determined):
+        return basis.determined
+    values = torch.linalg.eigvalsh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
+    order = torch.arange(len(eta), device=eta.device)
+    plus, minus = ((values * sign > negligible).sum(-1, keepdim=True) for sign in (1, -1))
+    return torch.where(order < p, order < plus, order - p < minus)
+
+
+def _null_pairs(n: Tensor, d: Tensor, c: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
+    """N and M, in units of ``c``; zero columns stay zero."""
+    n = n / c
+    partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
+    partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
+    partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
+    return n - partner @ (n.mH @ (eta.unsqueeze(-1) * n)) / 4, partner  # N is null but for rounding, and now in full
+
+
+def _completed(d: Tensor, n: Tensor, partner: Tensor, taken: Tensor, pairs: Tensor, p: int, q: int) -> Tensor:
+    """An isometry whose first p columns span the positive columns of D, those of ``N + M``, and free axes."""
+    eta = signs(p, q, d.device)
+    positive = _outer(d[..., :p]) + _outer((n + partner) / 2)
+    negative = _outer(d[..., p:]) + _outer((n - partner) / 2)
+    missing, free = torch.linalg.eigh(torch.diag(eta).to(d.dtype) - positive + negative)
+    free = free * missing.abs().sqrt().unsqueeze(-2)
+    order = torch.arange(p + q, device=d.device)
+    free_plus = p - taken[..., :p].sum(-1) - pairs
+    free_minus = q - taken[..., p:].sum(-1) - pairs
+    positive = positive + _outer(free * (order >= p + q - free_plus[..., None, None]))
+    negative = negative + _outer(free * (order < free_minus[..., None, None]))
+    return torch.cat([_factor(positive, p), _factor(negative, q)], -1)
+
+
+def _outer(columns: Tensor) -> Tensor:
+    return columns @ columns.mH
+
+
+def _factor(square: Tensor, rank: int) -> Tensor:
+    """Columns ``f`` ``(*batch, d, rank)`` with ``f f^* = square``."""
+    values, vectors = torch.linalg.eigh(square)
+    last = slice(square.shape[-1] - rank, None)
+    return vectors[..., last] * values[..., last].clamp_min(0).sqrt().unsqueeze(-2)
+
+
+def _aligned(v: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
+    """The same split with bases in which S++ and S-- are diagonal, so that free axes are told from others."""
+    s = _outer(adjoint(matrix, signs(p, q, v.device)) @ v)
+    _, plus = torch.linalg.eigh(s[..., :p, :p])
+    _, minus = torch.linalg.eigh(s[..., p:, p:])
+    return torch.cat([matrix[..., :p] @ plus, matrix[..., p:] @ minus], -1)
+
+
+def _refined(v: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
+    """T after one step, and Newton's step towards the nearest isometry."""
+    eta = signs(p, q, v.device)
+    s = _outer(adjoint(matrix, eta) @ v)
+    matrix = matrix @ tilt(slope(s, s[..., p:, :p], p, q))
+    excess = adjoint(matrix, eta) @ matrix - torch.eye(p + q, dtype=v.dtype, device=v.device)
+    return matrix - matrix @ excess / 2
+
+
+def slope(s: Tensor, mixed: Tensor, p: int, q: int) -> Tensor:
+    """Y, ``(*batch, q, p)``, with ``mixed`` in the place of ``S-+``."""
+    one_p, one_q = torch.eye(p, dtype=s.dtype, device=s.device), torch.eye(q, dtype=s.dtype, device=s.device)
+    system = torch.einsum("...ij,ab->...iajb", s[..., p:, p:], one_p)
+    system = system + torch.einsum("ij,...ba->...iajb", one_q, s[..., :p, :p])
+    system = system.flatten(-2).flatten(-3, -2)
+    size = s.detach().diagonal(dim1=-2, dim2=-1).real.sum(-1)[..., None, None]
+    small = 1e-22 * torch.where(size > 0, size, 1.0)  # for pairs of axes that are both free
+    system = system + small * torch.eye(p * q, dtype=s.dtype, device=s.device)
+    unit = system.detach().diagonal(dim1=-2, dim2=-1).real.rsqrt().unsqueeze(-1)  # rows may differ a lot in length
+    system = unit * system * unit.mT
+    y = torch.zeros_like(mixed)
+    for _ in range(2):
+        right = (mixed + y @ mixed.mH @ y).flatten(-2).unsqueeze(-1)
+        y = (unit * torch.linalg.solve(system, unit * right)).reshape(mixed.shape)
+    return y
+
+
+def tilt(y: Tensor) -> Tensor:
+    """The isometry whose first columns span those of ``(1, Y)``."""
+    q, p = y.shape[-2:]
+    one_p, one_q = (torch.eye(k, dtype=y.dtype, device=y.device) for k in (p, q))
+    up = torch.cat([one_p.expand(*y.shape[:-2], p, p), y], -2)
+    down = torch.cat([y.mH, one_q.expand(*y.shape[:-2], q, q)], -2)
+    up = up @ torch.linalg.inv(torch.linalg.cholesky(one_p - y.mH @ y)).mH
+    return torch.cat([up, down @ torch.linalg.inv(torch.linalg.cholesky(one_q - y @ y.mH)).mH], -1)
