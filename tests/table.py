@@ -8,34 +8,86 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.linalg.action import wide
 from minframe.testing import DEGENERATIONS, polytopes
 
 DIMENSIONS = (1, 2, 3, 5, 8)
 FAMILIES: tuple[Callable[[int], mf.Group], ...] = (mf.Translation, mf.O, mf.SO, mf.E, mf.SE)
-GROUPS = [make(d) for make in FAMILIES for d in DIMENSIONS]
-BOUND = {torch.float64: 1e-11, torch.float32: 1e-5}
+EUCLIDEAN = [make(d) for make in FAMILIES for d in DIMENSIONS]
+LINEAR: list[mf.Group] = [
+    *(make(p, q) for make in (mf.O, mf.SO) for p, q in ((2, 1), (2, 2), (3, 1))),
+    *(make(d) for make in (mf.Lorentz, mf.ProperLorentz, mf.OrthochronousLorentz, mf.Poincare) for d in (2, 3, 4)),
+    *(make(d) for make in (mf.U, mf.SU) for d in (1, 2, 3, 4)),
+    *(make(p, q) for make in (mf.U, mf.SU) for p, q in ((1, 1), (2, 1), (1, 3), (2, 2))),
+    *(make(d) for make in (mf.GL, mf.SL) for d in (2, 3, 4, 5)),
+    *(make(d, complex=True) for make in (mf.GL, mf.SL) for d in (2, 3, 4)),
+    *(mf.Aff(d) for d in (2, 3, 4)),
+    mf.Aff(3, complex=True),
+]
+GROUPS = EUCLIDEAN + LINEAR
+DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 
 
-def clouds(d: int) -> dict[str, Tensor]:
-    """Every named family, as float64 clouds ``(n, d)``."""
-    generic = torch.randn(ROWS, d, dtype=torch.float64, generator=torch.Generator().manual_seed(d))
-    families = {name: change(generic) for name, change in DEGENERATIONS.items()}
-    families["one point"] = generic[:1]
-    families["fewer points than dimensions"] = generic[: max(1, d - 1)]
-    return families | polytopes(d)
+def bound(group: mf.Group, dtype: torch.dtype) -> float:
+    """The largest relative error allowed."""
+    if dtype == torch.float32:
+        return 1e-5
+    return 1e-11 if compact(group) else 1e-10
+
+
+def compact(group: mf.Group) -> bool:
+    """But for translations."""
+    linear = getattr(group, "linear", group)
+    return isinstance(linear, mf.Translation) or (not isinstance(linear, mf.GL) and linear.q == 0)
+
+
+def options(group: mf.Group, dtype: torch.dtype) -> dict[str, float]:
+    """How far random elements reach out: the rapidities of boosts, the condition number of matrices."""
+    if compact(group):
+        return {}
+    if isinstance(getattr(group, "linear", group), mf.GL):
+        return {"max_condition": 10.0}
+    return {"max_rapidity": 3.0 if dtype == torch.float64 else 1.0}
+
+
+def number(group: mf.Group, dtype: torch.dtype = torch.float64) -> torch.dtype:
+    """The complex dtype of the same precision, if the group is complex."""
+    return torch.promote_types(dtype, torch.complex64) if group.complex else dtype
+
+
+def randn(group: mf.Group, *shape: int, generator: torch.Generator | None = None) -> Tensor:
+    return torch.randn(*shape, dtype=number(group), generator=generator)
 
 
 def clouds_for(group: mf.Group) -> dict[str, Tensor]:
-    return clouds(group.d)
+    """Every named family that is fit for the group, as clouds ``(n, d)`` of double precision."""
+    d = group.d
+    generic = randn(group, ROWS, d, generator=torch.Generator().manual_seed(d if compact(group) else d + 90))
+    families = {name: change(generic) for name, change in DEGENERATIONS.items()}
+    families["one point"] = generic[:1]
+    families["fewer points than dimensions"] = generic[: max(1, d - 1)]
+    families |= {name: x.to(generic.dtype) for name, x in polytopes(d).items()}
+    if not compact(group):
+        # Boosts and shears turn the rounding of a far outlier into that of the other points: no input of theirs is exact.
+        del families["one far outlier"]
+        # Lines and planes that are not all but null by accident.
+        weights = torch.linspace(1.7, 1.0, d, dtype=torch.float64)
+        families = {name: x * weights for name, x in families.items()}
+    return families
 
 
 def wild(x: Tensor) -> Tensor:
     """A backbone with no symmetry at all; homogeneous, so that no scale hides anything."""
     d = x.shape[-1]
-    weight = 2 * torch.linspace(-1.3, 1.1, d * d, dtype=x.dtype).view(d, d).sin()
-    y = torch.nn.functional.leaky_relu(x @ weight, 0.1)
+    weight = 2 * torch.linspace(-1.3, 1.1, d * d, dtype=x.real.dtype).view(d, d).sin()
+    y = x @ weight.to(x.dtype)
+    y = torch.complex(_bent(y.real), y.imag) if y.is_complex() else _bent(y)
     return y + 0.5 * y.roll(1, -2) - 0.3 * x.abs().roll(1, -1)
+
+
+def _bent(x: Tensor) -> Tensor:
+    return torch.nn.functional.leaky_relu(x, 0.1)
 
 
 def gentle(x: Tensor) -> Tensor:
@@ -44,3 +96,12 @@ def gentle(x: Tensor) -> Tensor:
 
 
 BACKBONES = (wild, gentle)
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    """Largest distance of two batches of clouds, per sample, relative to the size of the second."""
+    if not a.numel():
+        return 0.0
+    a, b = wide(a).flatten(1), wide(b).flatten(1)
+    scale = b.norm(dim=1).real.clamp_min(1e-300)
+    return float(((a - b).norm(dim=1) / scale).max())

@@ -11,50 +11,67 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import minframe as mf
-from table import BACKBONES, BOUND, FAMILIES, GROUPS, clouds_for
+from minframe.linalg.action import wide
+from table import (
+    BACKBONES,
+    DTYPES,
+    EUCLIDEAN,
+    FAMILIES,
+    GROUPS,
+    bound,
+    clouds_for,
+    number,
+    options,
+    randn,
+    relative,
+    wild,
+)
 
 ELEMENTS = 1000
 by_group = pytest.mark.parametrize("group", GROUPS, ids=str)
-by_dtype = pytest.mark.parametrize("dtype", BOUND, ids=["float64", "float32"])
+by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=["float64", "float32"])
 
 
-def relative(a: Tensor, b: Tensor) -> float:
-    """Largest distance of two batches of clouds, per sample, relative to the size of the second."""
-    if not a.numel():
-        return 0.0
-    a, b = a.double().flatten(1), b.double().flatten(1)
-    scale = b.norm(dim=1).clamp_min(1e-300)
-    return float(((a - b).norm(dim=1) / scale).max())
-
-
-def moved(group: mf.Group, x: Tensor, count: int = 50) -> tuple[Tensor, Tensor, Tensor]:
+def moved(
+    group: mf.Group, x: Tensor, dtype: torch.dtype = torch.float64, count: int = 50
+) -> tuple[Tensor, Tensor, Tensor]:
     """``x`` in ``count`` copies, random elements whose shifts are of its size, and the copies moved by them."""
-    g = group.random(count, dtype=torch.float64)
+    g = group.random(count, dtype=number(group), **options(group, dtype))
     linear, shift = group.parts(g)
     if shift is not None:
-        lengths = x.double().norm(dim=-1)
+        lengths = wide(x).norm(dim=-1)
         size = float(lengths.median()) or 1.0
         g = group.assemble(linear, shift * size)
     copies = x.expand(count, *x.shape)
-    return copies, g, group.act(g, copies.double()).to(x.dtype)
+    return copies, g, group.act(g, wide(copies)).to(x.dtype)
 
 
 @by_group
 def test_action(group: mf.Group) -> None:
-    x = torch.randn(20, 7, group.d, dtype=torch.float64)
-    g, h = group.random(20, dtype=torch.float64), group.random(20, dtype=torch.float64)
-    for type in ("point", "vector", "covector", "pseudovector", "scalar"):
+    g, h = group.random(20, dtype=number(group)), group.random(20, dtype=number(group))
+    for type in ("point", "vector", "covector", "pseudovector", "scalar", "pseudoscalar", "tensor", "cotensor"):
+        x = randn(group, 20, 7, *(group.d,) * group.type(type).order)
         assert relative(group.act(g, group.act(h, x, type), type), group.act(group.compose(g, h), x, type)) < 1e-12
         assert relative(group.act(group.inverse(g), group.act(g, x, type), type), x) < 1e-12
-    t = torch.randn(20, 7, group.d, group.d, dtype=torch.float64)
-    assert (
-        relative(group.act(g, group.act(h, t, "tensor"), "tensor"), group.act(group.compose(g, h), t, "tensor")) < 1e-12
+
+
+@by_group
+def test_vectors_and_covectors_pair_to_scalars(group: mf.Group) -> None:
+    g, v, w, t = (group.random(20, dtype=number(group)), *(randn(group, 20, group.d) for _ in range(2)), None)
+    t, u = (randn(group, 20, group.d, group.d) for _ in range(2))
+    v, w, t, u = (
+        torch.stack([x, group.act(g, x, type)])
+        for x, type in ((v, "vector"), (w, "covector"), (t, "tensor"), (u, "cotensor"))
     )
+    pairing, trace = (v * w).sum(-1), (t.mT @ u).diagonal(dim1=-2, dim2=-1).sum(-1)
+    torch.testing.assert_close(pairing[1], pairing[0], atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(trace[1], trace[0], atol=1e-10, rtol=1e-10)
 
 
 @by_group
 @by_dtype
 def test_membership(group: mf.Group, dtype: torch.dtype) -> None:
+    dtype = number(group, dtype)
     g, h = group.random(50, dtype=dtype), group.random(50, dtype=dtype)
     for element in (g, group.inverse(g), group.compose(g, h)):
         assert element.dtype == dtype
@@ -65,10 +82,11 @@ def test_membership(group: mf.Group, dtype: torch.dtype) -> None:
 
 @by_group
 def test_only_elements_are_contained(group: mf.Group) -> None:
-    g = group.random(5, dtype=torch.float64)
-    if isinstance(group, mf.Translation):
-        assert not group.contains(g * torch.nan).any()
-    else:
+    g = group.random(5, dtype=number(group))
+    assert not group.contains(g * torch.nan).any()
+    if type(group) is mf.GL:
+        assert not group.contains(g * 0).any()
+    elif not isinstance(group, mf.Translation):
         assert not group.contains(g * 1.01).any()
 
 
@@ -97,10 +115,10 @@ def test_random_is_haar() -> None:
 @by_dtype
 def test_canonical_pose_is_one_per_orbit(group: mf.Group, dtype: torch.dtype) -> None:
     for name, x in clouds_for(group).items():
-        copies, _, gx = moved(group, x.to(dtype))
+        copies, _, gx = moved(group, x.to(number(group, dtype)), dtype)
         pose, frame = mf.canonicalize(copies, group)
         turned, turned_frame = mf.canonicalize(gx, group)
-        assert relative(turned, pose) <= BOUND[dtype], name
+        assert relative(turned, pose) <= bound(group, dtype), name
         assert torch.equal(frame.rank, turned_frame.rank), name
         assert torch.equal(frame.size, turned_frame.size), name
 
@@ -109,53 +127,61 @@ def test_canonical_pose_is_one_per_orbit(group: mf.Group, dtype: torch.dtype) ->
 @by_dtype
 def test_idempotence(group: mf.Group, dtype: torch.dtype) -> None:
     for name, x in clouds_for(group).items():
-        pose, _ = mf.canonicalize(x.to(dtype)[None], group)
-        assert relative(mf.canonicalize(pose, group)[0], pose) <= BOUND[dtype], name
+        pose, _ = mf.canonicalize(x.to(number(group, dtype))[None], group)
+        assert relative(mf.canonicalize(pose, group)[0], pose) <= bound(group, dtype), name
 
 
 @by_group
 @by_dtype
 def test_there_and_back(group: mf.Group, dtype: torch.dtype) -> None:
     for name, x in clouds_for(group).items():
-        frame = group.frame(x.to(dtype)[None])
-        assert (
-            relative(frame.from_canonical(frame.to_canonical(x.to(dtype)[None])), x[None].to(dtype)) <= BOUND[dtype]
-        ), name
+        x = x.to(number(group, dtype))[None]
+        frame = group.frame(x)
+        assert relative(frame.from_canonical(frame.to_canonical(x)), x) <= bound(group, dtype), name
+        assert relative(frame.from_canonical(mf.canonicalize(x, group)[0]), x) <= bound(group, dtype), name
 
 
 @by_group
 def test_frame_is_equivariant(group: mf.Group) -> None:
     for name, x in clouds_for(group).items():
         copies, g, gx = moved(group, x)
-        y = torch.randn(4, group.d, dtype=torch.float64).expand(50, -1, -1)
-        for type in ("point", "vector", "covector", "pseudovector"):
-            left = group.frame(gx).from_canonical(y, type)
-            right = group.act(g, group.frame(copies).from_canonical(y, type), type)
-            assert float((left - right).norm(dim=(-2, -1)).max()) <= 1e-11 * float(
-                right.norm(dim=(-2, -1)).max() + 1
-            ), (name, type)
+        frame, moved_frame = group.frame(copies), group.frame(gx)
+        for type in ("point", "vector", "covector", "pseudovector", "pseudoscalar", "tensor", "cotensor"):
+            kind = group.type(type)
+            undefined = frame.stabiliser.undefined(kind, inward=False)
+            if undefined is not None and undefined.any():
+                continue
+            y = randn(group, 4, *(group.d,) * kind.order).expand(50, 4, *(group.d,) * kind.order)
+            left = moved_frame.from_canonical(y, type)
+            right = group.act(g, frame.from_canonical(y, type), type)
+            size = right.flatten(1).norm(dim=1).max() + 1
+            assert (left - right).flatten(1).norm(dim=1).max() <= bound(group, torch.float64) * size, (name, type)
 
 
 @by_group
 @by_dtype
 def test_wrapped_backbones_are_equivariant(group: mf.Group, dtype: torch.dtype) -> None:
     # The headline: the worst of 1,000 random elements, on every family.
+    backbones, types = (BACKBONES, ("point", "vector")) if group in EUCLIDEAN else ((wild,), ("point",))
     for name, x in clouds_for(group).items():
-        copies = x.to(dtype).expand(ELEMENTS, *x.shape)
-        for backbone in BACKBONES:
-            for outputs in ("point", "vector"):
+        copies = x.to(number(group, dtype)).expand(ELEMENTS, *x.shape)
+        for backbone in backbones:
+            for outputs in types:
                 model = mf.Equivariant(backbone, group, outputs=outputs)
-                error = mf.testing.equivariance_error(model, group, copies, elements=1)
-                assert error.max() <= BOUND[dtype], (name, backbone.__name__, outputs)
+                error = mf.testing.equivariance_error(
+                    model, group, copies, elements=1, element_options=options(group, dtype)
+                )
+                assert error.max() <= bound(group, dtype), (name, backbone.__name__, outputs)
 
 
 @by_group
 def test_values_are_finite_on_every_family(group: mf.Group) -> None:
     for name, x in clouds_for(group).items():
-        for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        real = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+        for dtype in (torch.complex128, torch.complex64) if group.complex else real:
             if not x.to(dtype).isfinite().all():
                 continue  # the family does not fit in the dtype
-            y = mf.Equivariant(lambda x: x.sin(), group)(x.to(dtype))
+            y = mf.Equivariant(lambda x: x / (1 + x.abs()), group)(x.to(dtype))
             assert y.isfinite().all(), (name, dtype)
             assert y.dtype == dtype
 
@@ -177,6 +203,16 @@ def test_values_are_finite_on_every_family(group: mf.Group) -> None:
         (mf.SO(1), [[0]], 0, 1),
         (mf.SO(2), [[0, 0]], 0, float("inf")),
         (mf.Translation(3), [[5, 5, 5]], 3, 1),
+        (mf.Lorentz(), [[2, 0, 0, 0]], 1, float("inf")),
+        (mf.Lorentz(), [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], 3, 2),
+        (mf.ProperLorentz(), [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], 3, 1),
+        (mf.OrthochronousLorentz(), [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], 3, 1),
+        (mf.Lorentz(2), [[1, 1]], 1, 1),  # nothing but 1 keeps a null vector of the plane
+        (mf.O(2, 2), [[1, 0, 1, 0], [0, 1, 0, 1]], 2, float("inf")),  # a totally null plane
+        (mf.Poincare(), [[5, 5, 5, 5]], 0, float("inf")),
+        (mf.GL(2), [[1, 0], [0, 1]], 2, 1),
+        (mf.SL(2), [[1, 0]], 1, float("inf")),
+        (mf.Aff(2), [[1, 0], [0, 1], [0, 0]], 2, 1),
     ],
 )
 def test_rank_and_size(group: mf.Group, rows: list[list[float]], rank: int, size: float) -> None:
@@ -185,17 +221,70 @@ def test_rank_and_size(group: mf.Group, rows: list[list[float]], rank: int, size
     assert frame.size.tolist() == [size] * 2
 
 
-@pytest.mark.parametrize("make", FAMILIES)
-def test_groups_are_values(make: type[mf.Group]) -> None:
-    group = make(3)
-    assert group == make(3)
-    assert hash(group) == hash(make(3))
-    assert group != make(2)
-    assert pickle.loads(pickle.dumps(group)) == group
+@pytest.mark.parametrize(
+    ("rows", "rank", "size"), [([[1, 0, 0], [1j, 2, 0]], 2, {mf.U: float("inf"), mf.SU: 1}), ([[1j, 0, 0]], 1, {})]
+)
+def test_rank_and_size_of_unitary_frames(rows: list[list[complex]], rank: int, size: dict[type, float]) -> None:
+    for make in (mf.U, mf.SU):
+        frame = make(3).frame(torch.tensor(rows, dtype=torch.complex128))
+        assert int(frame.rank) == rank
+        assert float(frame.size) == size.get(make, float("inf"))
+
+
+@by_group
+def test_groups_are_values(group: mf.Group) -> None:
+    copy = pickle.loads(pickle.dumps(group))
+    assert copy == group
+    assert hash(copy) == hash(group)
     assert eval(repr(group), vars(mf).copy()) == group
+    assert [other for other in GROUPS if other == group] == [group]
     with pytest.raises(AttributeError):
         group.d = 4
-    assert len({f(3) for f in FAMILIES}) == len(FAMILIES)
+
+
+def test_groups_that_mean_the_same_are_equal() -> None:
+    assert mf.Lorentz() == mf.O(1, 3)
+    assert mf.ProperLorentz(3) == mf.SO(1, 2)
+    assert mf.O(3, 0) == mf.O(3) == mf.O(0, 3)
+    assert mf.U(2) == mf.U(2, 0) != mf.SU(2)
+    assert mf.GL(2) != mf.GL(2, complex=True)
+    assert len({mf.Lorentz(), mf.ProperLorentz(), mf.OrthochronousLorentz(), mf.O(3, 1), mf.Poincare()}) == 5
+
+
+def test_random_elements_reach_as_far_as_asked() -> None:
+    boost = mf.OrthochronousLorentz().random(2000, dtype=torch.float64, max_rapidity=2.0)
+    rapidity = boost[:, 0, 0].acosh()
+    assert 1.9 < float(rapidity.max()) <= 2.0
+    assert float(rapidity.min()) < 0.1
+    for group in (mf.GL(4), mf.SL(4), mf.GL(3, complex=True)):
+        singular = torch.linalg.svdvals(group.random(2000, dtype=number(group), max_condition=100.0))
+        condition = singular[:, 0] / singular[:, -1]
+        assert 50 < float(condition.max()) <= 100 * (1 + 1e-9)
+    with pytest.raises(ValueError, match="max_rapidity"):
+        mf.Lorentz().random(2, max_rapidity=-1.0)
+    with pytest.raises(ValueError, match="max_condition"):
+        mf.GL(2).random(2, max_condition=0.5)
+
+
+def test_random_reaches_every_component() -> None:
+    g = mf.Lorentz().random(400, dtype=torch.float64)
+    kinds = torch.stack([torch.linalg.det(g).sign(), g[:, 0, 0].sign()], -1)
+    _, counts = kinds.unique(dim=0, return_counts=True)
+    assert counts.tolist() == pytest.approx([100] * 4, abs=40)
+    g = mf.ProperLorentz().random(400, dtype=torch.float64)
+    assert torch.linalg.det(g).sub(1).abs().max() < 1e-11
+    assert 140 < int((g[:, 0, 0] > 0).sum()) < 260
+    assert (mf.OrthochronousLorentz().random(100)[:, 0, 0] > 0).all()
+    assert 140 < int((torch.linalg.det(mf.GL(3).random(400)) > 0).sum()) < 260
+
+
+@pytest.mark.parametrize("make", [mf.U, mf.SU])
+def test_random_unitary_is_haar(make: type[mf.U]) -> None:
+    # E[g] = 0, E[|g_ij|^2] = 1/d, E[|tr g|^2] = 1 for d >= 2.
+    g = make(3).random(100_000, dtype=torch.complex128)
+    assert g.mean(0).abs().max() < 0.01
+    assert (g.abs().square().mean(0) - 1 / 3).abs().max() < 0.01
+    assert abs(float(g.diagonal(dim1=-2, dim2=-1).sum(-1).abs().square().mean()) - 1) < 0.02
 
 
 @given(

@@ -13,7 +13,7 @@ import torch.multiprocessing
 from torch import Tensor, nn
 
 import minframe as mf
-from table import BOUND, FAMILIES, clouds_for, gentle, wild
+from table import DTYPES, FAMILIES, clouds_for, gentle, wild
 
 EUCLIDEAN = [make(3) for make in FAMILIES]
 
@@ -225,7 +225,7 @@ def test_strides_do_not_matter(group: mf.Group) -> None:
         assert torch.equal(view, before)
 
 
-@pytest.mark.parametrize("dtype", BOUND, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_large_cloud(dtype: torch.dtype) -> None:
     x = torch.randn(1, 50_000, 3, dtype=dtype)
     mf.testing.assert_equivariant(mf.Equivariant(gentle, mf.SE(3)), mf.SE(3), x)

@@ -103,7 +103,7 @@ def _momenta(energy: Tensor, mass: float, opening: float | None, generator: torc
 
 
 def particles() -> dict[str, Tensor]:
-    """Clouds of four-momenta ``(n, 4)``, energy first, in float64; with a null span, without a time-like direction, ..."""
+    """Clouds of four-momenta ``(n, 4)``, energy first, in float64."""
     generator = torch.Generator().manual_seed(0)
 
     def uniform(n: int) -> Tensor:

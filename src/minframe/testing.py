@@ -39,6 +39,7 @@ def equivariance_error(
     elements: int = 8,
     permute: bool = False,
     generator: torch.Generator | None = None,
+    element_options: dict[str, float] | None = None,
     **kwargs: Any,
 ) -> Tensor:
     """``|f(g x) - g f(x)| / |g f(x)|`` of each sample, the worst over random group elements and over the outputs.
@@ -56,6 +57,7 @@ def equivariance_error(
         elements: number of random elements for each sample.
         permute: reorder the rows as well, and ask for outputs reordered in the same way.
         generator: source of randomness.
+        element_options: for ``group.random``, for example ``{"max_rapidity": 3.0}``.
         **kwargs: keyword arguments of the model. Of a model that is no ``Equivariant``, arguments called ``mask`` and
             ``batch`` are taken for what ``Equivariant`` means by them.
 
@@ -66,7 +68,7 @@ def equivariance_error(
     worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
     plain = call.run(None, None)
     for _ in range(elements):
-        g = call.random_element(generator)
+        g = call.random_element(generator, element_options or {})
         order = torch.randperm(call.rows, generator=generator) if permute else None
         moved = call.run(g, order)
         worst = torch.maximum(worst, call.compare(plain, moved, g, order))
@@ -91,7 +93,7 @@ def assert_equivariant(
         degenerate: try the inputs in every degenerate form as well (planar, collinear, coincident, ...).
         **options: options of ``equivariance_error`` and keyword arguments of the model.
     """
-    own = ("inputs", "outputs", "elements", "permute", "generator")
+    own = ("inputs", "outputs", "elements", "permute", "generator", "element_options")
     kwargs = {k: v for k, v in options.items() if k not in own}
     call = _Call(model, group, args, kwargs, options.get("inputs"), options.get("outputs"))
     if rtol is None:
@@ -146,9 +148,11 @@ class _Call:
             raise ValueError(f"no 'point' or 'vector' among the inputs to move: {dict(leaves(self.inputs))}")
         return clouds[0]
 
-    def random_element(self, generator: torch.Generator | None) -> Tensor:
+    def random_element(self, generator: torch.Generator | None, options: dict[str, Any]) -> Tensor:
         """One element per sample, its translation in units of the size of the cloud, which an outlier does not set."""
-        g = self.group.random(*self.layout.batch_shape, dtype=self._wide, device=self.cloud.device, generator=generator)
+        g = self.group.random(
+            *self.layout.batch_shape, dtype=self._wide, device=self.cloud.device, generator=generator, **options
+        )
         linear, shift = self.group.parts(g)
         if shift is None:
             return g

@@ -48,6 +48,8 @@ class GL(Group):
 
         The group is not compact: the largest singular value is at most ``max_condition`` times the smallest.
         """
+        if not max_condition >= 1:
+            raise ValueError(f"max_condition must be at least 1, got {max_condition}")
         number = torch.complex128 if self.complex else torch.float64
         q, r = torch.linalg.qr(torch.randn(2, *batch, self.d, self.d, dtype=number, device=device, generator=generator))
         q = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)

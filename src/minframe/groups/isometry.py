@@ -82,6 +82,8 @@ class Isometry(Group):
         Else ``k b k'`` with boosts ``b`` in orthogonal planes, whose rapidities are uniform up to ``max_rapidity``,
         between Haar random ``k`` and ``k'`` that do not mix the signs.
         """
+        if not max_rapidity >= 0:
+            raise ValueError(f"max_rapidity must be at least 0, got {max_rapidity}")
         number = torch.complex128 if self.complex else torch.float64
 
         def haar(size: int, rotation: bool) -> Tensor:

@@ -86,8 +86,9 @@ def _split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
 def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     """The boost to the rest frame of the total momentum, and whether it may be taken.
 
-    With ``s = M P_t / |P_t|`` and ``w = P + s e_t`` the reflection ``y -> y - 2 w <w, y> / <w, w>``, in which ``<w, w> =
-    2 s^* w_t``, exchanges P and ``-s e_t`` (compare ``linalg.qr``). T is it, but for the time axis, which is ``P / M``.
+    With ``s = M P_t / |P_t|`` and ``w = P + s e_t`` the reflection ``y -> y - 2 w <w, y> / <w, w>``, in which
+    ``<w, w> = 2 s^* w_t``, exchanges P and ``-s e_t`` (compare ``linalg.qr``). T is that but for the time axis,
+    which becomes ``P / M``.
     """
     time = 0 if p == 1 else p
     eta = signs(p, q, rows.device)
