@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent
+from minframe.errors import data_checks_enabled, has_tangent
 from minframe.linalg.action import behind_batch, wide
 from minframe.ragged import Layout
 from minframe.types import Type
@@ -106,6 +106,16 @@ class Cloud:
             for x, type in self.inputs
         ]
         return self.layout.join(parts)
+
+    def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
+        """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
+
+        ``None`` if NaN is going to be an error anyway.
+        """
+        rows, layout = self.rows()
+        if data_checks_enabled():
+            return rows, layout, None
+        return torch.where(rows.isfinite(), rows, 0), layout, 0 * layout.total(rows.detach()).sum(-1)
 
     @property
     def eps(self) -> float:

@@ -92,7 +92,7 @@ class GL(Group):
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
-        rows, layout = cloud.rows()
+        rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             basis = row_basis(cloud, rows, layout)
             t, inverse = whitened(basis, layout)
@@ -111,6 +111,8 @@ class GL(Group):
         if self.special:
             factors = self._factors(torch.linalg.det(linear), basis.determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
+        if poison is not None:
+            linear, inverse = linear + poison[..., None, None], inverse + poison[..., None, None]
         return LinearFrame(
             group=self,
             linear=linear,

@@ -181,7 +181,7 @@ class Isometry(Group):
         )
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
-        rows, layout = cloud.rows()
+        rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             parts = split(cloud, rows, layout, self.p, self.q)
         t, y = parts.matrix, parts.rows
@@ -214,6 +214,9 @@ class Isometry(Group):
             phases = self._phases(torch.linalg.det(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
             pose.coordinates = pose.coordinates * layout.spread(layout.as_sample(phases.detach().conj()))
+        if poison is not None:
+            linear = linear + poison[..., None, None]
+            pose.coordinates = pose.coordinates + layout.spread(layout.as_sample(poison.unsqueeze(-1)))
         inverse, own_inverse, null = self.inverse(linear), None, None
         if parts.null is not None:
             own_inverse = inverse @ parts.null.within
@@ -240,10 +243,11 @@ class Isometry(Group):
     def _settled(self, found: PivotedQR, parts: Split, y: Tensor, layout: Layout) -> PivotedQR:
         """Direct the time axis: into the future if it has to be, else along the total momentum if it is that."""
         assert parts.momentum is not None
-        direction = torch.ones_like(found.basis)
         if self.orthochronous:
-            basis = torch.where(parts.matrix[..., :1, :1] < 0, -direction, direction)
+            basis = torch.where(parts.matrix[..., :1, :1] < 0, -1.0, 1.0).to(y.dtype)
         else:
+            momentum = torch.where(parts.momentum.unsqueeze(-1), layout.total(y), 1.0)
+            direction = momentum.sgn().unsqueeze(-1)  # 1, but with the derivative of the phase of the momentum
             basis = torch.where(parts.momentum[..., None, None], direction, found.basis)
         found.basis = basis
         found.determined = found.determined | parts.momentum.unsqueeze(-1)

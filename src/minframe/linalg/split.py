@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import all_true, check_finite, data_checks_enabled
+from minframe.errors import all_true, check_finite
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY
 from minframe.linalg.spectral import Null, adjoint, negligible, signs, slope, spectral, tilt
@@ -56,16 +56,6 @@ class Split:
 
 def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for the ``rows`` of a cloud."""
-    if data_checks_enabled():
-        return _split(cloud, rows, layout, p, q)
-    # Eigensolvers refuse NaN: it is taken out, and put back in at the end.
-    found = _split(cloud, torch.where(rows.isfinite(), rows, 0), layout, p, q)
-    found.matrix = found.matrix + 0 * layout.total(rows).sum(-1)[..., None, None]
-    found.rows = None
-    return found
-
-
-def _split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     if min(p, q) > 1:
         matrix, null, margin = spectral(cloud, rows, layout, p, q)
         return Split(matrix, None, null, margin)
