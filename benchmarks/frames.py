@@ -21,6 +21,10 @@ import minframe as mf
 SHAPES = ((1024, 100, 3), (100, 5, 3), (1024, 20, 5), (1, 100_000, 3))
 AT_MOST = {(100, 5, 3): 6.0}
 ROUNDS = 15
+LINEAR = (
+    *(mf.SO(4), mf.E(4), mf.SE(4), mf.Lorentz(), mf.ProperLorentz(), mf.OrthochronousLorentz(), mf.Poincare()),
+    *(mf.O(2, 2), mf.U(4), mf.SU(4), mf.U(2, 2), mf.GL(4), mf.SL(4), mf.Aff(4), mf.GL(4, complex=True)),
+)
 
 
 def floor(x: Tensor) -> Tensor:
@@ -107,6 +111,18 @@ def main() -> None:
                 for name, value in ratios(contest, "floor").items():
                     bound = AT_MOST.get(shape, 4.0) if name == "eager" else None
                     line(f"  {group} on {shape}, {name}", value, bound)
+
+        print("Frame and canonical coordinates of every group on (1024, 100, 4), over those of O(4)")
+        x = torch.randn(1024, 100, 4)
+        momenta = torch.cat([torch.linalg.vector_norm(x[..., 1:], dim=-1, keepdim=True), x[..., 1:]], -1)  # massless
+        waves = torch.randn(1024, 100, 4, dtype=torch.complex64)
+        contest = {"O(4)": lambda: mf.canonicalize(x, mf.O(4))}
+        for group in LINEAR:
+            cloud = waves if group.complex else x
+            contest[str(group)] = lambda cloud=cloud, group=group: mf.canonicalize(cloud, group)
+        contest["O(1, 3), massless particles"] = lambda: mf.canonicalize(momenta, mf.Lorentz())
+        for name, value in ratios(contest, "O(4)").items():
+            line(f"  {name}", value, 3.0 if name.startswith("O(1, 3)") else None)
 
         print("Growth from n = 100 to n = 10,000, batch 16, O(3)")
         small, large = torch.randn(16, 100, 3), torch.randn(16, 10_000, 3)

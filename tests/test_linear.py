@@ -119,11 +119,9 @@ def test_exports() -> None:
     torch.testing.assert_close(program.module()(more), model(more))
 
 
-@by_group
+@pytest.mark.parametrize("group", [group for group in GROUPS if not group.complex], ids=str)  # as torch.func.grad wants
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of vmap; leading batch axes are the faster way
 def test_function_transforms(group: mf.Group) -> None:
-    if group.complex:
-        pytest.skip("torch.func.grad wants real inputs")
     energy = mf.Invariant(lambda x: x.pow(3).sum((-1, -2)), group)
     x = randn(group, 3, group.d + 1, group.d)
     y = x.clone().requires_grad_()

@@ -56,14 +56,17 @@ class Isometry(Group):
         """The signs of the form."""
         return (1,) * self.p + (-1,) * self.q
 
-    def inner(self, x: Tensor, y: Tensor) -> Tensor:
+    def inner(self, x: Tensor, y: Tensor, negate: bool = False) -> Tensor:
         """``<x, y>``, in float64: what the group leaves unchanged. ``inner(p, p)`` is the squared mass of a momentum.
 
+        ``negate``: use the form with the opposite signs, such as (-, +, +, +) for space-time.
+
         >>> import torch, minframe as mf
-        >>> mf.Lorentz().inner(torch.tensor([5.0, 0, 0, 3.0]), torch.tensor([5.0, 0, 0, 3.0]))
+        >>> p = torch.tensor([5.0, 0, 0, 3.0])
+        >>> mf.Lorentz().inner(p, p)
         tensor(16., dtype=torch.float64)
         """
-        return (wide(x).conj() * wide(y) * self._eta(x)).sum(-1)
+        return (wide(x).conj() * wide(y) * (-self._eta(x) if negate else self._eta(x))).sum(-1)
 
     def _eta(self, like: Tensor) -> Tensor:
         return torch.tensor(self.metric, dtype=torch.float64, device=like.device)

@@ -7,7 +7,8 @@
 | ``OrthochronousLorentz(d)`` = SO+(1, d-1) | and the sign of energies | not in it | not in it |
 
 For components in the order ``(x, y, z, t)`` use ``O(3, 1)``. The sign convention (+, -, -, -) or (-, +, +, +) is no
-matter for the groups, whose matrices are the same; it is for products: ``group.inner(p, p)`` is ``+m^2`` here.
+matter for the groups, whose matrices are the same; it is for products: ``group.inner(p, p)`` is ``+m^2`` here, and
+``group.inner(p, p, negate=True)`` follows the other convention.
 """
 
 from __future__ import annotations
