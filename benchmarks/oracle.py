@@ -5,7 +5,8 @@ computation can give the cloud and its rounded, moved copy the same pose. The or
 numbers and makes no error of its own, so the difference of *its* poses is the part of ours that is not our fault.
 
 It knows the pose that ``mf.Lorentz()`` defines where the total momentum is time-like: the rest frame of the sum of the
-rows, and in it Gram-Schmidt over the rows that the rule of ``minframe.linalg.qr`` chooses.
+rows, and in it Gram-Schmidt over the rows that the rule of ``minframe.linalg.qr`` chooses. For groups with other poses
+``brought_back`` does the same service.
 """
 
 from __future__ import annotations
@@ -111,6 +112,29 @@ def relative(a: Tensor, b: Tensor) -> Tensor:
     return (a - b).norm(dim=1) / b.norm(dim=1).clamp_min(1e-300)
 
 
+def brought_back(gx: Tensor, g: Tensor) -> Tensor:
+    """``g^-1 (g x)`` for matrices and clouds ``(count, n, d)``, exact but for its own rounding to float64.
+
+    It is not ``x`` but what the rounding of ``g x`` has made of it. A frame that is exact on such a harmless cloud has
+    on it the error that no frame can avoid on ``g x``.
+    """
+    back = []
+    with mpmath.workdps(DIGITS):
+        for matrix, rows in zip(g.tolist(), gx.tolist(), strict=True):
+            inverse = mpmath.inverse(mpmath.matrix(matrix)).tolist()
+            exact = [[mpmath.mpf(c) for c in row] for row in rows]
+            back.append([[float(_dot(line, row)) for line in inverse] for row in exact])
+    return torch.tensor(back, dtype=torch.float64)
+
+
+def errors_of(group: mf.Group, x: Tensor, g: Tensor, backbone: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Errors ``(count,)`` of the canonical pose of a cloud ``(n, d)``, and of the vectors of a wrapped backbone."""
+    copies, gx = x.expand(len(g), *x.shape), moved(group, x, g)
+    pose = relative(mf.canonicalize(gx, group)[0], mf.canonicalize(copies, group)[0])
+    model = mf.Equivariant(backbone, group, inputs="vector", outputs="vector")
+    return pose, relative(model(gx), group.act(g, model(copies).to(g.dtype)))
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Our worst error over all elements, and the oracle's over those among them that are worst for us."""
@@ -130,24 +154,19 @@ class Comparison:
 def compare(
     group: mf.Group, x: Tensor, g: Tensor, backbone: Callable[[Tensor], Tensor], worst: int
 ) -> tuple[Comparison, Comparison]:
-    """Errors of the canonical pose of a cloud ``(n, 4)``, and of the vectors that a wrapped backbone returns.
+    """The errors of ``errors_of`` on a cloud ``(n, 4)`` against those of the oracle.
 
     The oracle, being slow, looks at the ``worst`` elements only. It is that of ``mf.Lorentz()`` for every group: the
     frames of its subgroups differ from it by the directions of axes.
     """
-    copies, gx = x.expand(len(g), *x.shape), moved(group, x, g)
-    pose, frame = mf.canonicalize(copies, group)
-    turned, _ = mf.canonicalize(gx, group)
-    model = mf.Equivariant(backbone, group, inputs="vector", outputs="vector")
-    ours = relative(turned, pose), relative(model(gx), group.act(g, model(copies).double()))
-    rank = int(frame.rank[0])
+    gx, rank = moved(group, x, g), int(group.frame(x).rank)
 
     def output(pose: Tensor, matrix: Tensor) -> Tensor:
         return backbone(pose) @ matrix.mT
 
     at_rest = exact_frame(x, rank)
     comparisons = []
-    for which, errors in enumerate(ours):
+    for which, errors in enumerate(errors_of(group, x, g, backbone)):
         chosen = errors.topk(min(worst, len(errors))).indices
         exact = [exact_frame(gx[i], rank) for i in chosen]
         if which == 0:
@@ -155,5 +174,23 @@ def compare(
         else:
             expected = group.act(g[chosen], output(*at_rest).expand(len(chosen), *x.shape))
             oracle = relative(torch.stack([output(*frame) for frame in exact]), expected)
+        comparisons.append(Comparison(float(errors.max()), float(oracle.max())))
+    return comparisons[0], comparisons[1]
+
+
+def compare_brought_back(
+    group: mf.Group, x: Tensor, g: Tensor, backbone: Callable[[Tensor], Tensor], worst: int
+) -> tuple[Comparison, Comparison]:
+    """The same for any matrix group and a harmless cloud ``(n, d)`` of float64, by ``brought_back``."""
+    gx = moved(group, x, g)
+    model = mf.Equivariant(backbone, group, inputs="vector", outputs="vector")
+    comparisons = []
+    for which, errors in enumerate(errors_of(group, x, g, backbone)):
+        chosen = errors.topk(min(worst, len(errors))).indices
+        back, copies = brought_back(gx[chosen], g[chosen]), x.expand(len(chosen), *x.shape)
+        if which == 0:
+            oracle = relative(mf.canonicalize(back, group)[0], mf.canonicalize(copies, group)[0])
+        else:
+            oracle = relative(group.act(g[chosen], model(back)), group.act(g[chosen], model(copies)))
         comparisons.append(Comparison(float(errors.max()), float(oracle.max())))
     return comparisons[0], comparisons[1]

@@ -97,6 +97,7 @@ def net_by_row(x: Tensor) -> Tensor:
 def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     # Traced in full; code generation, which takes a minute for each of them and skips complex numbers, is left out.
     model = mf.Equivariant(net, group)
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     x = randn(group, 3, 6, group.d)
     torch.testing.assert_close(compiled(x), model(x))
@@ -104,6 +105,7 @@ def test_compiles_without_a_graph_break(group: mf.Group) -> None:
 
 def test_compiled_frames_of_null_spans() -> None:
     model = mf.Invariant(net, mf.Lorentz())
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     clouds = particles()
     names = ("three collinear massless", "massless event, 3 particles", "null plane", "null hyperplane")

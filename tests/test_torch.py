@@ -145,6 +145,7 @@ def test_parameters_learn_while_inputs_need_no_gradient() -> None:
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3)], ids=str)
 def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     model = mf.Equivariant(mlp(), group, mask="mask")
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True)
     x, mask = torch.randn(6, 5, 3, dtype=torch.float64), torch.rand(6, 5) > 0.3
     mask[:, 0] = True

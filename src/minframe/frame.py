@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.errors import check_core, data_checks_enabled
-from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.ragged import Layout
@@ -157,7 +157,7 @@ class LinearFrame(Frame):
         y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
         if self.shift is not None and kind.affine:
             y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
-        return y.to(dtype)
+        return narrow(y, dtype)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given."""
@@ -168,7 +168,7 @@ class LinearFrame(Frame):
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
         x = self.layout.clean(x, kind.order)
-        return transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)).to(dtype)
+        return narrow(transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)), dtype)
 
     def _average(self, y: Tensor, kind: Type) -> Tensor:
         return self.stabiliser.spread(lambda sample: self.layout.for_rows(sample, y)).average(y, kind)

@@ -11,7 +11,7 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame
-from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.ragged import layout_of
 from minframe.types import LINEAR_TYPES, Type
 
@@ -103,7 +103,7 @@ class Group(ABC):
         y = transform(x, kind, matrix, det)
         if shift is not None and kind.affine:
             y = y + behind_batch(shift, y, 1)
-        return y.to(x.dtype)
+        return narrow(y, x.dtype)
 
     def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
         fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)

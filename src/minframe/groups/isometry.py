@@ -193,13 +193,14 @@ class Isometry(Group):
         if y is None:
             back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.within
             y = multiply(rows, layout.for_rows(back, rows))
-        noise = max(cloud.eps, MOVED) * (_longest(rows.detach(), layout) + cloud.offset()) * _norm(t.detach())
+        noise = max(cloud.eps, MOVED) * (layout.largest(rows.detach()) + cloud.offset()) * _norm(t.detach())
         blocks = slice(0, self.p), slice(self.p, self.d)
 
         def planes(axes: slice) -> Planes:
             return Planes.of(y[..., axes], layout, cloud.tolerance, noise, cloud.name)
 
-        bases, determined, coordinates = [], [], []
+        bases, determined = [], []
+        coordinates: list[Tensor] = []
         for axes in blocks:
             with torch.no_grad():
                 found = pivoted_qr(planes(axes), False)
@@ -209,17 +210,19 @@ class Isometry(Group):
                 found = self._settled(found, parts, y[..., axes], layout)
             bases.append(found.basis)
             determined.append(found.determined)
-            coordinates.append(found.coordinates)
+            coordinates += found.coordinates
         axes_determined = torch.cat(determined, -1)
-        pose = CanonicalRows(axes_determined, torch.cat(coordinates), layout)
+        pose = CanonicalRows(axes_determined, coordinates, layout)
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
         if self.special:
             phases = self._phases(torch.linalg.det(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
-            pose.coordinates = pose.coordinates * layout.spread(layout.as_sample(phases.detach().conj()))
+            factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)
+            pose.coordinates = [_times(part, f, layout) for part, f in zip(coordinates, factors, strict=True)]
         if poison is not None:
             linear = linear + poison[..., None, None]
-            pose.coordinates = pose.coordinates + layout.spread(layout.as_sample(poison.unsqueeze(-1)))
+            poison = poison.unsqueeze(-1) + 1
+            pose.coordinates = [_times(part, poison, layout) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
         if parts.null is not None:
             own_inverse = inverse @ parts.null.within
@@ -254,7 +257,7 @@ class Isometry(Group):
             basis = torch.where(parts.momentum[..., None, None], direction, found.basis)
         found.basis = basis
         found.determined = found.determined | parts.momentum.unsqueeze(-1)
-        found.coordinates = y.detach().movedim(-1, 0) * layout.spread(layout.as_sample(basis[..., 0].detach().conj()))
+        found.coordinates = [_times(y.detach().movedim(-1, 0), basis[..., 0].detach().conj(), layout)]
         return found
 
     def _phases(self, determinant: Tensor, plus_determined: Tensor) -> Tensor:
@@ -271,9 +274,10 @@ class Isometry(Group):
         return torch.cat(phases, -1)
 
 
+def _times(planes: Tensor, factors: Tensor, layout: Layout) -> Tensor:
+    """Planes ``(k, *rows)`` multiplied by ``(*batch, k)``."""
+    return planes * layout.spread(layout.as_sample(factors))
+
+
 def _norm(matrix: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(matrix).unsqueeze(-1)
-
-
-def _longest(rows: Tensor, layout: Layout) -> Tensor:
-    return layout.collect([layout.amax(torch.linalg.vector_norm(rows, dim=-1))])

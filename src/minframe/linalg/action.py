@@ -21,6 +21,11 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float64))
 
 
+def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x`` in that dtype, and contiguous, as users expect of what they are given."""
+    return x.to(dtype, memory_format=torch.contiguous_format).contiguous()
+
+
 def product(a: Tensor, b: Tensor) -> Tensor:
     """``a @ b``, computed in float64 or complex128; the dtype stays."""
     return (wide(a) @ wide(b)).to(a.dtype)
@@ -42,7 +47,7 @@ def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None =
     if matrix is not None and type.order:
         x, matrix = wide(x), wide(matrix)
         if type.order == 1:
-            x = multiply(x, matrix).contiguous()
+            x = multiply(x, matrix)
         else:
             matrix = behind_batch(matrix, x, 2)
             x = matrix @ x @ matrix.mT

@@ -36,6 +36,7 @@ calls, which is why there are few.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -60,18 +61,22 @@ class CanonicalRows:
 
     Attributes:
         determined: ``(*batch, d)``, the axes that the rows span.
-        coordinates: ``(d, *rows)``; where not determined, rounding.
+        coordinates: ``(k, *rows)`` for successive groups of axes; where not determined, rounding.
         layout: of the rows.
     """
 
     determined: Tensor
-    coordinates: Tensor
+    coordinates: Sequence[Tensor]
     layout: Layout
 
     def pose(self, dtype: torch.dtype) -> Tensor:
         """``(*rows, d)``, zero where not determined."""
-        rows = self.coordinates.movedim(0, -1).to(dtype, copy=True, memory_format=torch.contiguous_format)
-        return rows.mul_(self.layout.for_each_row(self.determined))
+        rows = [part.movedim(0, -1) for part in self.coordinates]
+        if len(rows) == 1:
+            whole = rows[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
+        else:
+            whole = torch.cat([part.to(dtype) for part in rows], -1)
+        return whole.mul_(self.layout.for_each_row(self.determined))
 
 
 @dataclass(slots=True)
@@ -120,14 +125,13 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
     entries = v.unbind()
     head = entries[0].add_(SPECK)
-    length = torch.linalg.vector_norm(v, dim=0)
     if v.is_complex():
-        s = head.sgn() * length
+        s = head.sgn() * torch.linalg.vector_norm(v, dim=0)
         half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
         w = layout.spread(v)
         entries = w.conj().unbind()
     else:
-        s = torch.copysign(length, head)
+        s = torch.copysign(functools.reduce(torch.hypot, entries), head)
         half = head.add_(s) * s
         w = layout.spread(v)
         entries = entries if w is v else w.unbind()
@@ -180,7 +184,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     determined = peaks > _rounding(peaks[..., :1], planes)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
-    return PivotedQR(determined, planes.rows, layout, basis, [s.chosen for s in steps])
+    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps])
 
 
 def margin(planes: Planes) -> Tensor:
