@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg.qr import FRACTION
+from minframe.linalg.qr import FRACTION, SHORT
 from minframe.linalg.split import REST
 
 try:
@@ -40,12 +40,15 @@ def _minus(a: Vector, b: Vector, factor: Any) -> Vector:
 
 
 def _axes(rows: list[Vector], count: int) -> list[Vector]:
-    """``count`` orthonormal vectors, by Gram-Schmidt over the first rows that are not much shorter than the longest."""
+    """``count`` orthonormal vectors, by Gram-Schmidt over rows chosen as in ``minframe.linalg.qr``."""
     axes: list[Vector] = []
+    original = [_dot(row, row) for row in rows]
     for _ in range(count):
         lengths = [_dot(row, row) for row in rows]
         bar = FRACTION * max(lengths)
-        chosen = next(i for i, length in enumerate(lengths) if length >= bar)
+        above = [i for i, length in enumerate(lengths) if length >= bar]
+        shortest = min(original[i] for i in above)
+        chosen = next(i for i in above if original[i] <= SHORT * shortest)
         axis = [c / mpmath.sqrt(lengths[chosen]) for c in rows[chosen]]
         rows = [_minus(row, axis, _dot(row, axis)) for row in rows]
         axes.append(axis)

@@ -27,6 +27,7 @@ class Planes:
         floor: ``(*batch, 1)``, and so is what is shorter than this: the rounding of rows that stood far out.
         centred: the rows add up to zero.
         name: of the inputs, for messages.
+        short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
     """
 
     values: Tensor
@@ -36,6 +37,7 @@ class Planes:
     floor: Tensor | float | None
     centred: bool
     name: str
+    short: Tensor | None = None
 
     @property
     def rows(self) -> Tensor:
@@ -43,10 +45,17 @@ class Planes:
         return self.values[..., : self.layout.length]
 
     @staticmethod
-    def of(rows: Tensor, layout: Layout, tolerance: float, floor: Tensor | float | None, name: str) -> Planes:
+    def of(
+        rows: Tensor,
+        layout: Layout,
+        tolerance: float,
+        floor: Tensor | float | None,
+        name: str,
+        short: Tensor | None = None,
+    ) -> Planes:
         """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
         extended = layout.with_identity(rows.shape[-1])
-        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name)
+        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name, short)
 
 
 @dataclass(slots=True)
@@ -127,9 +136,11 @@ class Cloud:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
         return max(self.eps**0.75, 8 * self.eps)
 
-    def offset(self) -> Tensor | float:
+    def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
-        return 0.0 if self.origin is None else torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
+        if self.origin is None:
+            return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
+        return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
 
     def planes(self) -> Planes:
         """A copy of the rows, for an algorithm to overwrite.

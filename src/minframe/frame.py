@@ -150,10 +150,10 @@ class LinearFrame(Frame):
         y = self._defined(y, kind, inward=False)
         dtype = torch.promote_types(y.dtype, self.dtype)
         matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
-        if kind.order == 1 and matrix is not None:  # the average, folded into the matrix: the paper's Q_0
-            matrix = self.stabiliser.fold(matrix, kind)
-        else:
+        if kind.order != 1 or matrix is None:
             y = self._average(y, kind)
+        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
+            matrix = self.stabiliser.fold(matrix, kind)
         y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
         if self.shift is not None and kind.affine:
             y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)

@@ -153,10 +153,6 @@ class Dense:
         """Sum of the rows ``(*batch, n, d)``, whose padding is zero, ``(*batch, d)``."""
         return rows.sum(-2)
 
-    def largest(self, rows: Tensor) -> Tensor:
-        """A bound on the longest of the rows ``(*batch, n, d)``, at most ``sqrt(d)`` times it, ``(*batch, 1)``."""
-        return rows.abs().flatten(-2).amax(-1, keepdim=True) * rows.shape[-1] ** 0.5
-
     def scatter(self, rows: Tensor) -> Tensor:
         """Sum of ``x x^*`` over the rows, whose padding is zero, ``(*batch, d, d)``."""
         return rows.mT @ rows.conj()
@@ -267,9 +263,6 @@ class Ragged:
 
     def total(self, rows: Tensor) -> Tensor:
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)
-
-    def largest(self, rows: Tensor) -> Tensor:
-        return self.amax(rows.abs().amax(-1)).unsqueeze(-1) * rows.shape[-1] ** 0.5
 
     def scatter(self, rows: Tensor) -> Tensor:
         return self.total(rows.unsqueeze(-1) * rows.unsqueeze(-2).conj())

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
+from minframe.errors import all_true
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group, check_dimension, default_atol
 from minframe.linalg.action import multiply, product, wide
-from minframe.linalg.qr import CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 from minframe.ragged import Layout
@@ -191,21 +192,30 @@ class Isometry(Group):
         if cloud.needs_grad:
             t, y = t @ smooth(rows, layout, parts, self.p, self.q), None
         if y is None:
-            back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.within
+            back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.inward
             y = multiply(rows, layout.for_rows(back, rows))
-        noise = max(cloud.eps, MOVED) * (layout.largest(rows.detach()) + cloud.offset()) * _norm(t.detach())
+        noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
+        short = None
+        if parts.momentum is not None and not all_true(~parts.momentum):
+            short = layout.as_sample(torch.where(parts.momentum, SHORT, torch.inf).unsqueeze(-1))[0]
         blocks = slice(0, self.p), slice(self.p, self.d)
 
         def planes(axes: slice) -> Planes:
-            return Planes.of(y[..., axes], layout, cloud.tolerance, noise, cloud.name)
+            return Planes.of(y[..., axes], layout, cloud.tolerance, None, cloud.name, short)
 
         bases, determined = [], []
+        never = torch.zeros_like(parts.margin, dtype=torch.bool)
+        at_rest = (never if parts.momentum is None else parts.momentum).unsqueeze(-1)
         coordinates: list[Tensor] = []
         for axes in blocks:
             with torch.no_grad():
                 found = pivoted_qr(planes(axes), False)
+                chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions()), dim=-1)
+                found.determined &= found.peaks > (noise * (chosen + cloud.offset())).square()
             if cloud.needs_grad:
                 found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions()), found)
+            if parts.axes is not None:
+                found.determined = torch.where(at_rest, found.determined, parts.axes[..., axes])
             if axes.start == self._time:
                 found = self._settled(found, parts, y[..., axes], layout)
             bases.append(found.basis)
@@ -225,8 +235,10 @@ class Isometry(Group):
             pose.coordinates = [_times(part, poison, layout) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
         if parts.null is not None:
-            own_inverse = inverse @ parts.null.within
-            null = NullSpan(parts.null.here, parts.null.loose, own_inverse @ linear, parts.null.rank)
+            own_inverse = inverse @ parts.null.inward
+            null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
+            linear = parts.null.boost @ linear
+            inverse = self.inverse(linear)
         return LinearFrame(
             group=self,
             linear=linear,
@@ -277,7 +289,3 @@ class Isometry(Group):
 def _times(planes: Tensor, factors: Tensor, layout: Layout) -> Tensor:
     """Planes ``(k, *rows)`` multiplied by ``(*batch, k)``."""
     return planes * layout.spread(layout.as_sample(factors))
-
-
-def _norm(matrix: Tensor) -> Tensor:
-    return torch.linalg.matrix_norm(matrix).unsqueeze(-1)

@@ -17,6 +17,10 @@ apart:
   ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or (a + b sqrt(k))
   / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
 
+What is left of a long row is a difference of large numbers, and less exact than as much of a short row. Where rows
+differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
+squared length does not exceed SHORT times that of the shortest of them; again the first.
+
 **Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
 of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
 dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy
@@ -49,6 +53,7 @@ from minframe.errors import check_finite, data_checks_enabled
 from minframe.ragged import Layout
 
 FRACTION = 0.5225
+SHORT = 3.3
 TINY = torch.finfo(torch.float64).tiny
 SPECK = (
     1e-150  # added to what may be zero; its square is still a number. Its traces must not cancel: a third at the end
@@ -86,10 +91,12 @@ class PivotedQR(CanonicalRows):
     Attributes:
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
         chosen: for each axis the position of the row that carries it, one sample tensor each.
+        peaks: ``(*batch, d)``, the largest squared length that was left at each step.
     """
 
     basis: Tensor
     chosen: Sequence[Tensor]
+    peaks: Tensor
 
     def positions(self) -> Tensor:
         """The rows chosen, ``(*batch, d)``."""
@@ -145,12 +152,18 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
 def _steps(planes: Planes) -> Iterator[_Step]:
     layout, left = planes.layout, planes.values
     columns, rows = left.unbind(), planes.rows.unbind()
+    lengths = rows[0]
     for axis in range(len(rows)):
         r2 = _squared_norms(rows[axis:])
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-        chosen = layout.first(r2 >= layout.spread(peak * FRACTION))
+        above = r2 >= layout.spread(peak * FRACTION)
+        lengths = lengths if axis else r2
+        if planes.short is not None and axis:  # at first they are what is compared with the bar
+            shortest = layout.amin(torch.where(above, lengths, torch.inf))
+            above = above & (lengths <= layout.spread(shortest * planes.short))
+        chosen = layout.first(above)
         if axis == len(rows) - 1:
             yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3))
         else:
@@ -184,7 +197,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     determined = peaks > _rounding(peaks[..., :1], planes)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
-    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps])
+    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps], peaks)
 
 
 def margin(planes: Planes) -> Tensor:

@@ -19,9 +19,10 @@ eigenvectors times the root of ``|eigenvalue|`` do.
 basis of it (``N = V U`` again), each needs a partner outside W: ``M = 2 c^2 (1 - D eta D^* eta) eta N (N^* N)^-1`` has
 ``<N, M> = 2 c^2`` and is orthogonal to D; subtracting ``N <M, M> / 4 c^2`` makes it null, and ``(N + M) / 2 c``, ``(N -
 M) / 2 c`` are unit vectors of either sign. The rows see only their sum, ``N / c``, so the pose does not depend on the
-partner. (Rows that are null but for rounding would also see a little of M, amplified by the boost that brings them to
-the scale ``c``. They are projected on the span first, by ``D eta D^* eta + N M^* eta / 2 c^2``.) Nothing invariant sets
-the scale of a single null row, and ``c`` is 1; beside other rows it is the root of the largest eigenvalue.
+partner. Nothing invariant sets the scale of a single null row, and ``c`` is 1; beside other rows it is the root of the
+largest eigenvalue. A boost from the scale of N to ``c`` would swamp M, or the rounding by which rows miss being null.
+So T is made at the scale of N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta
++ (c / |N|) N M^* eta / 2``, which takes no large numbers.
 
 **Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
 ``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
@@ -36,6 +37,7 @@ one step of it also makes T exact in units of each pair of axes; the eigensolver
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,15 +56,32 @@ class Null:
     Attributes:
         here: ``(*batch,)``, whether it is.
         loose: ``(*batch,)``, whether more than one isometry fixes the span.
-        within: ``(*batch, d, d)``, the projector on the span that removes the rounding by which rows miss being null;
-            1 elsewhere.
+        inward: ``(*batch, d, d)``, what the rows are multiplied with before ``T^-1``: the projector on the span that
+            removes the rounding by which they miss being null, and brings null vectors to the scale ``c``; else 1.
+        outward: its inverse on the span; 1 elsewhere.
+        boost: the isometry that does the same as ``outward`` for null vectors, and undoes it for their partners.
         rank: ``(*batch,)``, dimension of the span.
     """
 
     here: Tensor
     loose: Tensor
-    within: Tensor
+    inward: Tensor
+    outward: Tensor
+    boost: Tensor
     rank: Tensor
+
+    def where(self, condition: Tensor) -> Null:
+        """The same, but regular where the condition does not hold."""
+        one = torch.eye(self.inward.shape[-1], dtype=self.inward.dtype, device=self.inward.device)
+        condition = condition[..., None, None]
+        return Null(
+            self.here & condition[..., 0, 0],
+            self.loose & condition[..., 0, 0],
+            torch.where(condition, self.inward, one),
+            torch.where(condition, self.outward, one),
+            torch.where(condition, self.boost, one),
+            self.rank,
+        )
 
 
 def signs(p: int, q: int, device: torch.device) -> Tensor:
@@ -77,11 +96,27 @@ def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
 
 def negligible(cloud: Cloud) -> float:
     """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
-    return max(16 * cloud.eps, 1e-12)
+    return max(3 * cloud.eps, 1e-12)
 
 
-def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> tuple[Tensor, Null | None, Tensor]:
-    """T, where the form is degenerate, and the margin: the smallest eigenvalue taken, as a part of the trace of S."""
+class Spectral(NamedTuple):
+    """The split by the spectrum.
+
+    Attributes:
+        matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
+        axes: ``(*batch, d)``, whether the rows determine an axis.
+        null: where the form is degenerate; ``None``: nowhere.
+        margin: the smallest eigenvalue taken, as a part of the trace of S.
+    """
+
+    matrix: Tensor
+    axes: Tensor
+    null: Null | None
+    margin: Tensor
+
+
+def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Spectral:
+    """Split the space."""
     eta = signs(p, q, rows.device)
     basis = row_basis(cloud, rows, layout)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
@@ -93,19 +128,25 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> tupl
     margin = (signed / scale).masked_fill(~taken, torch.inf).amin(-1)
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        return d if basis.white else _refined(v, d, p, q), None, margin
+        return Spectral(d if basis.white else _refined(v, d, p, q), taken, None, margin)
     rank, c = basis.determined.sum(-1), torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
-    n, partner = _null_pairs(n, d, torch.where(c > 0, c, 1.0)[..., None, None], eta)
-    matrix = _completed(d, n, partner, taken, torch.where(here, rank - taken.sum(-1), 0), p, q)
+    alone = here & (c == 0)
+    length = torch.where(alone, torch.linalg.matrix_norm(n), torch.where(c > 0, c, 1.0))[..., None, None]
+    n, partner = _null_pairs(n / length, d, eta)
+    pairs = torch.where(here, rank - taken.sum(-1), 0)
+    matrix = _completed(d, n, partner, taken, pairs, p, q)
     matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
+    axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
-        return matrix, None, margin
-    within = (d @ (eta.unsqueeze(-1) * d.mH) + n @ partner.mH / 2) * eta
-    within = torch.where(here[..., None, None], within, torch.eye(p + q, dtype=within.dtype, device=within.device))
-    unique = (rank - taken.sum(-1) == 1) & (2 * rank - taken.sum(-1) == p + q)  # one pair, and no free axis
-    return matrix, Null(here, here & ~unique, within, rank), margin
+        return Spectral(matrix, axes, None, margin)
+    ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
+    regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
+    boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
+    loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
+    null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
+    return Spectral(matrix, axes, null.where(here), margin)
 
 
 def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:
@@ -113,14 +154,18 @@ def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:
     if all_true(basis.determined):
         return basis.determined
     values = torch.linalg.eigvalsh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
-    order = torch.arange(len(eta), device=eta.device)
-    plus, minus = ((values * sign > negligible).sum(-1, keepdim=True) for sign in (1, -1))
-    return torch.where(order < p, order < plus, order - p < minus)
+    return _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
 
 
-def _null_pairs(n: Tensor, d: Tensor, c: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
-    """N and M, in units of ``c``; zero columns stay zero."""
-    n = n / c
+def _first(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:
+    """The first so many axes of either sign, ``(*batch, d)``."""
+    order = torch.arange(p + q, device=plus.device)
+    return torch.where(order < p, order < plus.unsqueeze(-1), order - p < minus.unsqueeze(-1))
+
+
+def _null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
+    """N and M, for ``c = 1``; zero columns stay zero."""
+    n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # what the eigensolver left of D in it
     partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
     partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
     partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4

@@ -42,6 +42,7 @@ class Split:
     Attributes:
         matrix: ``(*batch, d, d)``, T, an isometry; the first p columns span V+.
         momentum: ``(*batch,)``, whether the total momentum gave the time axis; ``None`` if there is no single one.
+        axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
         margin: ``(*batch,)``, relative distance of the nearest decision from flipping.
         rows: ``T^-1 x``, where it was needed on the way.
@@ -49,6 +50,7 @@ class Split:
 
     matrix: Tensor
     momentum: Tensor | None
+    axes: Tensor | None
     null: Null | None
     margin: Tensor
     rows: Tensor | None = None
@@ -57,20 +59,17 @@ class Split:
 def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for the ``rows`` of a cloud."""
     if min(p, q) > 1:
-        matrix, null, margin = spectral(cloud, rows, layout, p, q)
-        return Split(matrix, None, null, margin)
+        found = spectral(cloud, rows, layout, p, q)
+        return Split(found.matrix, None, found.axes, found.null, found.margin)
     rest = _rest_frame(cloud, rows, layout, p, q)
     assert rest.momentum is not None
     if all_true(rest.momentum):
         return rest
-    matrix, null, margin = spectral(cloud, rows, layout, p, q)
-    at_rest = rest.momentum[..., None, None]
-    matrix = torch.where(at_rest, rest.matrix, matrix)
-    margin = torch.minimum(rest.margin, torch.where(rest.momentum, torch.inf, margin))
-    if null is not None:
-        within = torch.where(at_rest, torch.eye(p + q, dtype=matrix.dtype, device=matrix.device), null.within)
-        null = Null(null.here & ~rest.momentum, null.loose & ~rest.momentum, within, null.rank)
-    return Split(matrix, rest.momentum, null, margin)
+    found = spectral(cloud, rows, layout, p, q)
+    matrix = torch.where(rest.momentum[..., None, None], rest.matrix, found.matrix)
+    margin = torch.minimum(rest.margin, torch.where(rest.momentum, torch.inf, found.margin))
+    null = None if found.null is None else found.null.where(~rest.momentum)
+    return Split(matrix, rest.momentum, found.axes, null, margin)
 
 
 def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
@@ -100,7 +99,9 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> S
     check_finite(lengths, cloud.name)
     bar = REST * mass2
     margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
-    return Split(matrix, timelike & (lengths <= bar), None, torch.where(timelike, margin, torch.inf), y)
+    # The energies add up to M. Where M is a small difference of large numbers this is what makes it the same M twice.
+    y = torch.where(axis != 0, y * layout.for_each_row(mass / layout.total(y)[..., time : time + 1]), y)
+    return Split(matrix, timelike & (lengths <= bar), None, None, torch.where(timelike, margin, torch.inf), y)
 
 
 def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor:

@@ -67,11 +67,11 @@ class Stabiliser(ABC):
 
     @abstractmethod
     def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        """``matrix @ A`` for a type of order one."""
+        """``g0 A`` for a type of order one, given the ``matrix`` of ``g0``; for others what acts after ``average``."""
 
     @abstractmethod
     def average(self, y: Tensor, type: Type) -> Tensor:
-        """``A y`` for ``y`` of shape ``(*batch, *any, *core)``; of order one outside null spans."""
+        """``A y`` for ``y`` of shape ``(*batch, *any, *core)``; in null spans ``y``, and the rest is up to ``fold``."""
 
     @abstractmethod
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> Stabiliser:
@@ -96,13 +96,13 @@ class NullSpan:
     Attributes:
         here: ``(*batch,)``, whether it is.
         loose: ``(*batch,)``, whether, then, more than one isometry fixes the span.
-        within: ``(*batch, d, d)``, the projector P.
+        outward: ``(*batch, d, d)``, ``g0 P``.
         rank: ``(*batch,)``, dimension of the span.
     """
 
     here: Tensor
     loose: Tensor
-    within: Tensor
+    outward: Tensor
     rank: Tensor
 
 
@@ -133,9 +133,9 @@ class IsometryStabiliser(Stabiliser):
         return size if self.null is None else torch.where(self.null.loose, torch.inf, size)
 
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> IsometryStabiliser:
-        null = self.null and NullSpan(
-            *map(to_rows, (self.null.here, self.null.loose, self.null.within, self.null.rank))
-        )
+        null = self.null
+        if null is not None:
+            null = NullSpan(*map(to_rows, (null.here, null.loose, null.outward, null.rank)))
         return replace(self, determined=to_rows(self.determined), null=null)
 
     def undefined(self, type: Type, inward: bool) -> Tensor | None:
@@ -154,30 +154,24 @@ class IsometryStabiliser(Stabiliser):
         return self._free_at_most(0) | (~self.determined & self._free_at_most(1))
 
     def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        kept = matrix * self.kept_axes(type).unsqueeze(-2)
+        kept = matrix * self.kept_axes(type).unsqueeze(-2) if type.order == 1 else matrix
         if self.null is None:
             return kept
-        return torch.where(self.null.loose[..., None, None], matrix @ self._within(type), kept)
+        outward = self.null.outward
+        if type.dual:
+            eta = torch.tensor(self.metric, dtype=torch.float64, device=outward.device)
+            outward = (eta.unsqueeze(-1) * outward * eta).conj()
+        return torch.where(self.null.loose[..., None, None], outward, kept)
 
     def average(self, y: Tensor, type: Type) -> Tensor:
         if type.order == 2:
             average = self._average_tensor(y)
-            if self.null is None:
-                return average
-            within = behind_batch(self._within(type), y, 2).to(y.dtype)
-            return torch.where(behind_batch(self.null.loose, y, 2), within @ y @ within.mT, average)
+            return average if self.null is None else torch.where(behind_batch(self.null.loose, y, 0), y, average)
         if type.order == 1:
             return y * behind_batch(self.kept_axes(type), y, 1)
         if type.parity and not self.special:
             return y * behind_batch(self._free_at_most(0).squeeze(-1), y, 0)
         return y
-
-    def _within(self, type: Type) -> Tensor:
-        assert self.null is not None
-        if not type.dual:
-            return self.null.within
-        eta = torch.tensor(self.metric, dtype=self.null.within.dtype, device=self.null.within.device)
-        return (eta.unsqueeze(-1) * self.null.within * eta).conj()
 
     def _average_tensor(self, y: Tensor) -> Tensor:
         axes = behind_batch(self.determined, y[..., 0], 1).to(y.real.dtype)
@@ -216,7 +210,7 @@ class SpanStabiliser(Stabiliser):
         return ~self._free_at_most(0).squeeze(-1)
 
     def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return matrix * self.determined.unsqueeze(-2)
+        return matrix * self.determined.unsqueeze(-2) if type.order == 1 else matrix
 
     def average(self, y: Tensor, type: Type) -> Tensor:
         if type.order == 0:
