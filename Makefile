@@ -27,6 +27,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/frames.py
+	$(BIN)/python benchmarks/linear.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -100,7 +100,7 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> S
     bar = REST * mass2
     margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
     # The energies add up to M. Where M is a small difference of large numbers this is what makes it the same M twice.
-    y = torch.where(axis != 0, y * layout.for_each_row(mass / layout.total(y)[..., time : time + 1]), y)
+    y[..., time : time + 1].mul_(layout.for_each_row(mass / layout.total(y[..., time : time + 1])))
     return Split(matrix, timelike & (lengths <= bar), None, None, torch.where(timelike, margin, torch.inf), y)
 
 

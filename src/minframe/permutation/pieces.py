@@ -1,0 +1,124 @@
+"""From what refinement left to a canonical order and generators: piece by piece, then put together.
+
+The canonical order of a graph is by cell, then by piece, then by the order within the piece; pieces are ordered by
+their cells and their canonical form, compared as lists of numbers. Where two agree, exchanging them is an automorphism.
+Together with the automorphisms of each piece and all permutations of each loose cell these generate the group.
+
+Equal pieces are looked at once, which is most of the saving on a batch of small graphs. The loop over pieces is a plain
+one: igraph and pynauty both hold the interpreter's lock, so two threads take as long as one or longer, and two
+processes, with graphs of 8 to 64 nodes sent in large portions, took 1.15 to 1.5 times as long as one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import torch
+from torch import Tensor
+
+from minframe.permutation import backend as backends
+from minframe.permutation.backend import inverse
+from minframe.permutation.residual import Piece, Residual
+from minframe.permutation.search import search
+
+SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
+
+Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and where to
+
+
+class _Known:
+    """Canonical order and automorphisms of pieces; equal pieces are looked at once."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._orders: dict[object, list[int]] = {}
+        self._generators: dict[object, list[list[int]]] = {}
+
+    def order(self, piece: Piece) -> list[int]:
+        """Local nodes in canonical order."""
+        if piece.rigid:
+            return list(range(len(piece.nodes)))
+        key = piece.colours, piece.arcs
+        if key not in self._orders and not self._search(piece):
+            self._orders[key] = backends.get(self._backend).order(piece.colours, piece.triples())
+        return self._orders[key]
+
+    def generators(self, piece: Piece) -> list[list[int]]:
+        if piece.rigid:
+            return []
+        key = piece.colours, piece.arcs
+        if key not in self._generators and not self._search(piece):
+            self._generators[key] = backends.get(self._backend).automorphisms(piece.colours, piece.triples())
+        return self._generators[key]
+
+    def _search(self, piece: Piece) -> bool:
+        """Try without a library if many layers of many edges would be needed; not on sparse graphs."""
+        key, m = (piece.colours, piece.arcs), len(piece.nodes)
+        if len(piece.arcs) < SEARCH_ARCS or len(piece.arcs) < m * m // 4 or key in self._orders:
+            return False
+        codes = piece.codes()
+        found = search(torch.tensor(piece.colours), codes) if int(codes.max()) > 1 else None
+        if found is None:
+            return False
+        self._orders[key], self._generators[key] = found[0].tolist(), found[1].tolist()
+        return True
+
+
+def _form(piece: Piece, order: list[int]) -> tuple[int, ...]:
+    """The arcs between positions in the canonical order."""
+    if piece.rigid:
+        return piece.arcs
+    position, m = inverse(order), len(order)
+    return tuple(sorted((position[i] * m + position[j]) * piece.base + code for i, j, code in piece.triples()))
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Generators of the automorphism groups of a batch of graphs, by the nodes they move.
+
+    Attributes:
+        pieces: generators within pieces and exchanges of pieces.
+        loose: cells whose nodes can be permuted at will.
+        active: ``(N,)``, whether a node is in a piece.
+    """
+
+    pieces: list[Move]
+    loose: list[list[int]]
+    active: Tensor
+
+    def generators(self) -> Iterator[Move]:
+        """All of them; of a symmetric group, an exchange and a cycle."""
+        yield from self.pieces
+        for cell in self.loose:
+            yield cell[:2], cell[1::-1]
+            if len(cell) > 2:
+                yield cell, cell[1:] + cell[:1]
+
+
+def assemble(cell: Tensor, graph: list[int], left: Residual, backend: str, automorphisms: bool) -> tuple[Tensor, Moves]:
+    """All nodes in canonical order, graph by graph, and what moves them. ``graph``: of each piece."""
+    known = _Known(backend)
+    by_graph: dict[int, list[tuple[Piece, list[int]]]] = defaultdict(list)
+    moves = Moves([], left.loose() if automorphisms else [], left.active)
+    for piece, owner in zip(left.pieces, graph, strict=True):
+        by_graph[owner].append((piece, known.order(piece)))
+        if automorphisms:
+            for g in known.generators(piece):
+                moved = [k for k, image in enumerate(g) if image != k]
+                moves.pieces.append(([piece.nodes[k] for k in moved], [piece.nodes[g[k]] for k in moved]))
+    sequence: list[int] = []
+    for parts in by_graph.values():
+        lists = [[piece.nodes[k] for k in order] for piece, order in parts]
+        if len(parts) > 1:
+            keys = [(piece.cells, _form(piece, order)) for piece, order in parts]
+            by_key = sorted(range(len(parts)), key=keys.__getitem__)
+            for k, following in pairwise(by_key):
+                if automorphisms and keys[k] == keys[following]:
+                    moves.pieces.append((lists[k] + lists[following], lists[following] + lists[k]))
+            lists = [lists[k] for k in by_key]
+        sequence += chain.from_iterable(lists)
+    nodes = torch.cat([torch.tensor(sequence, dtype=torch.int64), (~left.active).nonzero().squeeze(-1)])
+    return nodes[cell[nodes].argsort(stable=True)], moves

@@ -1,0 +1,176 @@
+"""What colour refinement leaves to be decided, in pieces.
+
+Take a graph with its nodes in *cells* (any invariant partition), and call the pairs from one cell to another, or within
+one, a *block*. An automorphism maps every block to itself, so the colours of a block may be renamed, each block on its
+own, without changing the group: only which pairs of a block have equal colours matters. Here the most frequent
+colour, or the absence of an edge if some pair has none, becomes 0, and others 1, 2, ... by falling frequency, ties by
+the colour itself. The renamed graph has an edge where the colour is not 0. It has far fewer of them:
+
+* A block of a single colour disappears. In an equitable partition this holds for all blocks of a single node.
+* Nodes without edges in cells without edges are interchangeable: whatever permutes such a *loose* cell is an
+  automorphism, and their order does not matter. In K_64 all nodes are loose.
+* What is left falls into connected components, here called *pieces*. Those of a graph are independent: an automorphism
+  moves pieces as a whole, to isomorphic ones, and what it does within a piece is an automorphism of the piece. A graph
+  may thus be labelled piece by piece; pieces with the same canonical form can be exchanged. A piece whose nodes
+  have different colours is rigid.
+
+Nothing in this relies on the partition being equitable. The direction of an edge between different cells is absorbed in
+its colour, since the cells tell its ends apart; only within a cell an edge can be an arrow, that is ``code(i, j)``
+differ from ``code(j, i)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from minframe.permutation.arcs import Arcs, components
+
+
+class Piece(NamedTuple):
+    """A connected piece of the renamed graph. Its nodes have local numbers in the order of their cells.
+
+    Attributes:
+        nodes: their numbers in the whole.
+        cells: the cell of each, ascending.
+        colours: the rank of the cell among those of the piece.
+        arcs: ascending numbers ``(i * m + j) * base + code`` for ``m`` nodes.
+        base: above all codes.
+    """
+
+    nodes: list[int]
+    cells: tuple[int, ...]
+    colours: tuple[int, ...]
+    arcs: tuple[int, ...]
+    base: int
+
+    def triples(self) -> list[tuple[int, int, int]]:
+        """Arcs as source, target and code."""
+        m = len(self.nodes)
+        return [(a // self.base // m, a // self.base % m, a % self.base) for a in self.arcs]
+
+    def codes(self) -> Tensor:
+        """Arcs as a matrix."""
+        m = len(self.nodes)
+        arcs = torch.tensor(self.arcs, dtype=torch.int64)
+        return torch.zeros(m * m, dtype=torch.int64).index_copy(0, arcs // self.base, arcs % self.base).view(m, m)
+
+    @property
+    def rigid(self) -> bool:
+        """Whether colours tell all nodes apart."""
+        return self.colours[-1] == len(self.colours) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Pieces, and which nodes are in one.
+
+    Attributes:
+        pieces: in no order that means anything.
+        active: ``(N,)``, whether a node is part of a piece.
+        cell: ``(N,)``, as given.
+    """
+
+    pieces: list[Piece]
+    active: Tensor
+    cell: Tensor
+
+    def loose(self) -> list[list[int]]:
+        """Loose cells of more than one node."""
+        sizes = torch.bincount(self.cell, minlength=1)
+        nodes = ((sizes[self.cell] > 1) & ~self.active).nonzero().squeeze(-1)
+        nodes = nodes[self.cell[nodes].argsort(stable=True)]
+        return _split(nodes.tolist(), torch.unique_consecutive(self.cell[nodes], return_counts=True)[1].tolist())
+
+
+def _pairs(first: Tensor, second: Tensor, bound: int) -> tuple[Tensor, int]:
+    """Pairs of integers as numbers in lexicographic order, and a number above all, which does not exceed ``bound``."""
+    (low, high), (low2, high2) = (tuple(map(int, x.aminmax())) for x in (first, second))
+    width, width2 = high - low + 1, high2 - low2 + 1
+    if width * width2 <= bound:
+        return (first - low) * width2 + (second - low2), width * width2
+    ranks = torch.unique(torch.cat([first, second]), return_inverse=True)[1].view(2, -1)
+    pairs = torch.unique(ranks[0] * 2 * first.shape[0] + ranks[1], return_inverse=True)[1]
+    return pairs, first.shape[0]
+
+
+def _rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The arcs of the renamed graph: source, target and code, in both directions."""
+    lower = cell[arcs.source] <= cell[arcs.target]  # pairs between cells are looked at from the lower one
+    arcs = arcs.select(lower)
+    p, q = cell[arcs.source], cell[arcs.target]
+    size = torch.bincount(cell, minlength=cell.shape[0])
+    block = torch.unique(p * cell.shape[0] + q, return_inverse=True)[1]
+    colour, kinds = _pairs(arcs.forth, arcs.back, p.shape[0])
+    # Entries: the colours that occur in a block, ordered by block and colour, and how often each occurs.
+    entry_of, count = torch.unique(block * kinds + colour, return_inverse=True, return_counts=True)[1:]
+    entries = count.shape[0]
+    block_of = block.new_zeros(entries).index_copy(0, entry_of, block)
+    capacity = block.new_zeros(entries).index_copy(0, entry_of, size[p] * (size[q] - (p == q).long()))
+    blocks = torch.bincount(block_of, minlength=1)
+    total = torch.zeros_like(blocks).index_add(0, block_of, count)[block_of]
+    by_count = count.argsort(stable=True, descending=True)
+    by_count = by_count[block_of[by_count].argsort(stable=True)]
+    place = torch.empty_like(by_count).index_copy(0, by_count, torch.arange(entries, device=cell.device))
+    first = (blocks.cumsum(0) - blocks)[block_of]
+    code = (place - first + (total < capacity).long())[entry_of]
+    keep = code > 0
+    source, target, code = arcs.source[keep], arcs.target[keep], code[keep]
+    across = cell[source] != cell[target]
+    return (
+        torch.cat([source, target[across]]),
+        torch.cat([target, source[across]]),
+        torch.cat([code, code[across]]),
+    )
+
+
+def _split(values: list[int], sizes: list[int]) -> list[list[int]]:
+    return [values[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+
+
+def residual(cell: Tensor, arcs: Arcs) -> Residual:
+    """Pieces and loose cells for nodes in cells ``(N,)``, numbered below N; different graphs have different cells."""
+    n = cell.shape[0]
+    source, target, code = _rename(arcs, cell) if arcs.source.shape[0] else (arcs.source, arcs.target, arcs.forth)
+    touched = torch.zeros(n, dtype=torch.bool, device=cell.device)
+    touched[cell[source]] = True
+    active = touched[cell]
+    piece = components(source, target, n)
+
+    nodes = active.nonzero().squeeze(-1)
+    nodes = nodes[cell[nodes].argsort(stable=True)]
+    nodes = nodes[piece[nodes].argsort(stable=True)]
+    number, sizes = torch.unique_consecutive(piece[nodes], return_inverse=True, return_counts=True)[1:]
+    start = (sizes.cumsum(0) - sizes)[number]
+    cells = cell[nodes]
+    rises = torch.zeros_like(cells)
+    rises[1:] = cells[1:] != cells[:-1]
+    rises = rises.cumsum(0)
+    colours = rises - rises[start]
+
+    place = torch.zeros_like(cell)
+    place[nodes] = torch.arange(nodes.shape[0], device=cell.device)
+    i = place[source]
+    owner, offset = number[i], start[i]
+    m, base = sizes[owner], int(code.max()) + 1 if code.shape[0] else 1
+    arc = ((i - offset) * m + place[target] - offset) * base + code
+    by_arc = arc.argsort(stable=True)
+    by_arc = by_arc[owner[by_arc].argsort(stable=True)]
+    degree = torch.bincount(owner, minlength=sizes.shape[0]).tolist()
+    counts = sizes.tolist()
+    pieces = [
+        Piece(*parts)
+        for parts in zip(
+            _split(nodes.tolist(), counts),
+            map(tuple, _split(cells.tolist(), counts)),
+            map(tuple, _split(colours.tolist(), counts)),
+            map(tuple, _split(arc[by_arc].tolist(), degree)),
+            [base] * len(counts),
+            strict=True,
+        )
+    ]
+    return Residual(pieces, active, cell)
