@@ -10,15 +10,16 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
 from minframe.frame import LinearFrame
-from minframe.groups.base import Group, check_dimension, default_atol
-from minframe.linalg.action import multiply, product, wide
+from minframe.groups.base import check_dimension, default_atol
+from minframe.groups.matrix import MatrixGroup, haar
+from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import row_basis, smooth, whitened
 
 
 @dataclass(frozen=True, repr=False)
-class GL(Group):
+class GL(MatrixGroup):
     """All invertible matrices, acting as ``x @ g.mT``.
 
     The canonical pose of a cloud of full rank is white, ``sum_i y_i y_i^* = n``, and has no scale: clouds that differ
@@ -50,30 +51,17 @@ class GL(Group):
         """
         if not max_condition >= 1:
             raise ValueError(f"max_condition must be at least 1, got {max_condition}")
-        number = torch.complex128 if self.complex else torch.float64
-        q, r = torch.linalg.qr(torch.randn(2, *batch, self.d, self.d, dtype=number, device=device, generator=generator))
-        q = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+        q = haar(2, *batch, self.d, self.d, dtype=self.number, device=device, generator=generator)
         s = torch.rand(*batch, self.d, dtype=torch.float64, device=device, generator=generator) - 0.5
         if self.special:
             s = s - s.mean(-1, keepdim=True)
         g = q[0] * (max_condition**s).unsqueeze(-2) @ q[1]
         if self.special:
             g[..., -1] *= torch.linalg.det(g).sgn().conj().unsqueeze(-1)
-        default = torch.get_default_dtype()
-        return g.to(dtype or (torch.promote_types(default, torch.complex64) if self.complex else default))
-
-    def parts(self, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
-
-    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
-        assert linear is not None
-        return linear
+        return g.to(dtype or self.default_dtype())
 
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
-
-    def compose(self, g: Tensor, h: Tensor) -> Tensor:
-        return product(g, h)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         """Whether it can be inverted, up to rounding; of SL, whether its determinant is one.
@@ -94,7 +82,7 @@ class GL(Group):
     def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            basis = row_basis(cloud, rows, layout)
+            basis = row_basis(cloud, rows.detach(), layout)
             t, inverse = whitened(basis, layout)
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, basis.determined)

@@ -11,8 +11,9 @@ from torch import Tensor
 from minframe.cloud import Cloud, Planes
 from minframe.errors import all_true
 from minframe.frame import LinearFrame
-from minframe.groups.base import Group, check_dimension, default_atol
-from minframe.linalg.action import multiply, product, wide
+from minframe.groups.base import check_dimension, default_atol
+from minframe.groups.matrix import MatrixGroup, haar
+from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -22,7 +23,7 @@ MOVED = 1e-13  # rounding, in float64, of rows that a boost has made shorter
 
 
 @dataclass(frozen=True, repr=False)
-class Isometry(Group):
+class Isometry(MatrixGroup):
     """Matrices with ``g^* eta g = eta``, acting as ``x @ g.mT``, for ``eta`` with p signs +1 and then q signs -1.
 
     Without ``q`` the form is the usual inner product of ``p`` dimensions.
@@ -88,27 +89,15 @@ class Isometry(Group):
         """
         if not max_rapidity >= 0:
             raise ValueError(f"max_rapidity must be at least 0, got {max_rapidity}")
-        number = torch.complex128 if self.complex else torch.float64
-
-        def haar(size: int, rotation: bool) -> Tensor:
-            # The QR decomposition of a Gaussian matrix is Haar distributed once the diagonal of R is made positive.
-            gauss = torch.randn(*batch, size, size, dtype=number, device=device, generator=generator)
-            q, r = torch.linalg.qr(gauss)
-            q = q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
-            if rotation:
-                q[..., -1] *= torch.linalg.det(q).conj().unsqueeze(-1)
-            return q
+        number = self.number
 
         def compact() -> Tensor:
-            if not self.q:
-                return haar(self.p, self.special)
             g = torch.zeros(*batch, self.d, self.d, dtype=number, device=device)
+            for axes in (slice(0, self.p), slice(self.p, self.d)):
+                k = len(range(self.d)[axes])
+                g[..., axes, axes] = haar(*batch, k, k, dtype=number, device=device, generator=generator)
             if self.orthochronous:
                 g[..., 0, 0] = 1
-                g[..., 1:, 1:] = haar(self.q, True)
-                return g
-            g[..., : self.p, : self.p] = haar(self.p, False)
-            g[..., self.p :, self.p :] = haar(self.q, False)
             if self.special:
                 g[..., -1] *= torch.linalg.det(g).conj().unsqueeze(-1)
             return g
@@ -123,27 +112,13 @@ class Isometry(Group):
             boost[..., index, index] = boost[..., self.p + index, self.p + index] = rapidity.cosh().to(number)
             boost[..., index, self.p + index] = boost[..., self.p + index, index] = rapidity.sinh().to(number)
             g = g @ boost @ compact()
-        return g.to(dtype or self._default_dtype())
-
-    def _default_dtype(self) -> torch.dtype:
-        real = torch.get_default_dtype()
-        return torch.promote_types(real, torch.complex64) if self.complex else real
-
-    def parts(self, g: Tensor) -> tuple[Tensor, None]:
-        return g, None
-
-    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
-        assert linear is not None
-        return linear
+        return g.to(dtype or self.default_dtype())
 
     def inverse(self, g: Tensor) -> Tensor:
         if not self.q:
             return g.mH if self.complex else g.mT
         eta = self._eta(g).to(g.real.dtype)
         return eta.unsqueeze(-1) * g.mH * eta
-
-    def compose(self, g: Tensor, h: Tensor) -> Tensor:
-        return product(g, h)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
@@ -187,7 +162,7 @@ class Isometry(Group):
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            parts = split(cloud, rows, layout, self.p, self.q)
+            parts = split(cloud, rows.detach(), layout, self.p, self.q)
         t, y = parts.matrix, parts.rows
         if cloud.needs_grad:
             t, y = t @ smooth(rows, layout, parts, self.p, self.q), None
@@ -234,8 +209,11 @@ class Isometry(Group):
             poison = poison.unsqueeze(-1) + 1
             pose.coordinates = [_times(part, poison, layout) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
+        if parts.mass is not None:
+            time = torch.arange(self.d, device=linear.device).eq(0 if self.p == 1 else self.p)
+            own_inverse = inverse * torch.where(time, self._energy(parts, y, layout), 1.0).unsqueeze(-1)
         if parts.null is not None:
-            own_inverse = inverse @ parts.null.inward
+            own_inverse = (inverse if own_inverse is None else own_inverse) @ parts.null.inward
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
@@ -269,8 +247,20 @@ class Isometry(Group):
             basis = torch.where(parts.momentum[..., None, None], direction, found.basis)
         found.basis = basis
         found.determined = found.determined | parts.momentum.unsqueeze(-1)
-        found.coordinates = [_times(y.detach().movedim(-1, 0), basis[..., 0].detach().conj(), layout)]
+        factor = basis[..., 0].detach().conj() * self._energy(parts, y, layout)
+        found.coordinates = [_times(y.detach().movedim(-1, 0), factor, layout)]
         return found
+
+    def _energy(self, parts: Split, y: Tensor, layout: Layout) -> Tensor:
+        """What energies have to be multiplied with to add up to M, ``(*batch, 1)``.
+
+        It is 1; but where M is a small difference of large numbers, this makes it the same M as the one in T.
+        """
+        assert parts.momentum is not None
+        assert parts.mass is not None
+        time = y if y.shape[-1] == 1 else y[..., self._time : self._time + 1]  # type: ignore[operator]
+        total = layout.total(time.detach()).abs()
+        return torch.where(parts.momentum.unsqueeze(-1), parts.mass / total, 1.0)
 
     def _phases(self, determinant: Tensor, plus_determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

@@ -45,6 +45,7 @@ class Split:
         axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
         margin: ``(*batch,)``, relative distance of the nearest decision from flipping.
+        mass: ``(*batch, 1)``, M, where the total momentum was taken.
         rows: ``T^-1 x``, where it was needed on the way.
     """
 
@@ -53,6 +54,7 @@ class Split:
     axes: Tensor | None
     null: Null | None
     margin: Tensor
+    mass: Tensor | None = None
     rows: Tensor | None = None
 
 
@@ -69,7 +71,7 @@ def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     matrix = torch.where(rest.momentum[..., None, None], rest.matrix, found.matrix)
     margin = torch.minimum(rest.margin, torch.where(rest.momentum, torch.inf, found.margin))
     null = None if found.null is None else found.null.where(~rest.momentum)
-    return Split(matrix, rest.momentum, found.axes, null, margin)
+    return Split(matrix, rest.momentum, found.axes, null, margin, rest.mass)
 
 
 def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
@@ -99,9 +101,7 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> S
     check_finite(lengths, cloud.name)
     bar = REST * mass2
     margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
-    # The energies add up to M. Where M is a small difference of large numbers this is what makes it the same M twice.
-    y[..., time : time + 1].mul_(layout.for_each_row(mass / layout.total(y[..., time : time + 1])))
-    return Split(matrix, timelike & (lengths <= bar), None, None, torch.where(timelike, margin, torch.inf), y)
+    return Split(matrix, timelike & (lengths <= bar), None, None, torch.where(timelike, margin, torch.inf), mass, y)
 
 
 def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor:
