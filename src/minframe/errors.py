@@ -34,9 +34,14 @@ def data_checks_enabled() -> bool:
     return not torch.compiler.is_compiling() and _checked.get()
 
 
+def readable(x: Tensor) -> bool:
+    """Whether the values of this tensor may be read now."""
+    return data_checks_enabled() and not _transformed(x)
+
+
 def all_true(condition: Tensor) -> bool:
-    """Whether it holds for all samples, if tensor values may be read now; else no."""
-    return data_checks_enabled() and not _transformed(condition) and bool(condition.all())
+    """Whether it holds for all samples, if that may be read now; else no."""
+    return readable(condition) and bool(condition.all())
 
 
 def _transformed(x: Tensor) -> bool:
@@ -55,7 +60,7 @@ def has_tangent(x: Tensor) -> bool:
 
 def check_finite(peak: Tensor, name: str) -> None:
     """``peak``: a non-negative number per sample that is NaN or infinite if anything in the sample is."""
-    if data_checks_enabled() and not _transformed(peak) and not math.isfinite(peak.sum().item()):
+    if readable(peak) and not math.isfinite(peak.sum().item()):
         bad = (~peak.flatten().isfinite()).nonzero().flatten().tolist()
         raise ValueError(
             f"{name} has NaN or infinite coordinates (or some beyond 1e150) in sample {bad[0]} of {peak.numel()}: "

@@ -15,6 +15,7 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 from minframe.ragged import Layout
@@ -71,7 +72,7 @@ class Isometry(MatrixGroup):
         return (wide(x).conj() * wide(y) * (-self._eta(x) if negate else self._eta(x))).sum(-1)
 
     def _eta(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.metric, dtype=torch.float64, device=like.device)
+        return signs(self.p, self.q, like.device)
 
     def random(
         self,
@@ -117,8 +118,7 @@ class Isometry(MatrixGroup):
     def inverse(self, g: Tensor) -> Tensor:
         if not self.q:
             return g.mH if self.complex else g.mT
-        eta = self._eta(g).to(g.real.dtype)
-        return eta.unsqueeze(-1) * g.mH * eta
+        return adjoint(g, self._eta(g).to(g.real.dtype))
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol

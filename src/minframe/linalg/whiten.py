@@ -5,7 +5,7 @@
 problem. The squared lengths ``|y_i|^2`` that it chooses rows by are the leverages of the rows, which every matrix
 leaves unchanged.
 
-As in ``linalg.split`` the rows are first written as ``x = z A`` with A the rows that Euclidean pivoting chooses; then
+The rows are first written as ``x = z A`` with A the rows that Euclidean pivoting chooses; then
 ``Z = sum_i z_i z_i^* >= 1`` has a harmless Cholesky factor L even where the matrix that moved the cloud has a condition
 number of 1e6, whose square would have been that of S. ``T = A^T L / sqrt(n)``. Where the rank is short, T is completed
 by Euclidean normals of the span, whose coordinates are zero.
