@@ -324,7 +324,7 @@ def test_each_of_several_point_inputs_has_its_own_rounding() -> None:
     a, b = (small @ q.mT).float(), (large @ q.mT).float()
     for order in ("ab", "ba"):
         model = mf.Equivariant(lambda a, b: a + b.mean(-2, keepdim=True), mf.E(3), dict.fromkeys(order, "point"))
-        frame = model._frame({"a": a + 1000, "b": b + 1000})
+        frame = model._frames({"a": a + 1000, "b": b + 1000})
         assert frame.rank.unique().tolist() in ([1], [2])  # the small cloud may drown in rounding, but never as noise
 
 

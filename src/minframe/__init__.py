@@ -18,6 +18,7 @@ from minframe.groups import (
     OrthochronousLorentz,
     Poincare,
     ProperLorentz,
+    S,
     Translation,
     U,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "OrthochronousLorentz",
     "Poincare",
     "ProperLorentz",
+    "S",
     "Translation",
     "U",
     "canonicalize",

@@ -28,6 +28,7 @@ class Planes:
         centred: the rows add up to zero.
         name: of the inputs, for messages.
         short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
+        longest: take a longest row, not the first that is long enough.
     """
 
     values: Tensor
@@ -38,6 +39,7 @@ class Planes:
     centred: bool
     name: str
     short: Tensor | None = None
+    longest: bool = False
 
     @property
     def rows(self) -> Tensor:
@@ -52,10 +54,27 @@ class Planes:
         floor: Tensor | float | None,
         name: str,
         short: Tensor | None = None,
+        longest: bool = False,
     ) -> Planes:
         """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
         extended = layout.with_identity(rows.shape[-1])
-        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name, short)
+        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name, short, longest)
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """What tells rows apart without being moved by a linear group.
+
+    Attributes:
+        nodes: features of the rows, of any dtype; each begins with the axes of the rows.
+        edges: of ordered pairs of rows, ``(*batch, n, n, *channels)``.
+        edge_index: ``(2, E)``, the pairs of rows that have an edge, if edges are listed; ``edges`` are then of these
+            pairs, ``(E, *channels)``.
+    """
+
+    nodes: Sequence[Tensor] = ()
+    edges: Sequence[Tensor] = ()
+    edge_index: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -63,12 +82,17 @@ class Cloud:
     """Typed inputs whose rows are taken together, points before vectors, padding already zero.
 
     ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
+    ``relations`` is what else tells rows apart, for groups that reorder them. ``precision`` is the rounding of the
+    coordinates, if it is not that of their dtype. ``longest`` asks for axes along the longest rows; see ``linalg.qr``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
     layout: Layout
     origin: Tensor | None = None
     name: str = "x"
+    relations: Relations | None = None
+    precision: float | None = None
+    longest: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -129,6 +153,8 @@ class Cloud:
     @property
     def eps(self) -> float:
         """Rounding of the coordinates, as they were given."""
+        if self.precision is not None:
+            return self.precision
         return max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
 
     @property
@@ -172,7 +198,8 @@ class Cloud:
                 unit = torch.where(unit > 0, unit, 1.0)
                 block.div_(part.spread(part.as_sample(unit)[0]))
         centred = self.origin is not None and all(type.affine for _, type in self.inputs)
-        return Planes(values, layout, layout.with_identity(rows.shape[-1]), tolerance, floor, centred, self.name)
+        extended = layout.with_identity(rows.shape[-1])
+        return Planes(values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest)
 
     def _recentre(self, block: Tensor, layout: Layout) -> None:
         """Subtract the origin in place."""

@@ -19,6 +19,7 @@ from minframe.types import Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Group
+    from minframe.groups.linear import LinearGroup
 
 
 class Frame(ABC):
@@ -69,6 +70,10 @@ class Frame(ABC):
         what rounding left outside is set to zero.
         """
 
+    def reorder(self, x: Tensor) -> Tensor:
+        """A mask or a batch vector in the order of the rows that a backbone is shown."""
+        return x
+
     def __repr__(self) -> str:
         return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size.tolist()})"
 
@@ -86,11 +91,14 @@ class LinearFrame(Frame):
         cloud: what the frame was taken of.
         margin: computes the margin when it is asked for.
         decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
+        tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
     """
+
+    group: LinearGroup
 
     def __init__(
         self,
-        group: Group,
+        group: LinearGroup,
         linear: Tensor | None,
         inverse: Tensor | None,
         shift: Tensor | None,
@@ -99,6 +107,7 @@ class LinearFrame(Frame):
         margin: Callable[[], Tensor],
         decomposition: CanonicalRows | None = None,
         own_inverse: Tensor | None = None,
+        tied: Tensor | None = None,
     ) -> None:
         self.group = group
         self.linear = linear
@@ -109,6 +118,7 @@ class LinearFrame(Frame):
         self.cloud = cloud
         self.layout = cloud.layout
         self.dtype = cloud.dtype
+        self.tied = tied
         self._margin = margin
         self._decomposition = decomposition
 
@@ -169,6 +179,10 @@ class LinearFrame(Frame):
             x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
         x = self.layout.clean(x, kind.order)
         return narrow(transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)), dtype)
+
+    def averaged(self, y: Tensor, kind: Type) -> Tensor:
+        """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""
+        return self._average(self._defined(y, kind, inward=False), kind)
 
     def _average(self, y: Tensor, kind: Type) -> Tensor:
         return self.stabiliser.spread(lambda sample: self.layout.for_rows(sample, y)).average(y, kind)

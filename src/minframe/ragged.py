@@ -116,6 +116,10 @@ class Dense:
     def amin(self, r: Tensor) -> Tensor:
         return r.amin(-1, keepdim=True)
 
+    def count_rows(self, hit: Tensor) -> Tensor:
+        """Number of True rows of each sample."""
+        return hit.sum(-1, keepdim=True)
+
     def first(self, hit: Tensor) -> Tensor:
         """Position of the first True row of each sample; any position if there is none."""
         return hit.max(-1, keepdim=True)[1]  # of equal values the first is returned
@@ -160,6 +164,31 @@ class Dense:
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
         return sample
+
+    @property
+    def rows_shape(self) -> tuple[int, ...]:
+        """The axes that a tensor with one entry per row begins with."""
+        return (*self.batch_shape, self.n)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """A tensor with one entry per row as ``(samples, n, ...)``; which rows are real says ``padding_mask``."""
+        return x.reshape(math.prod(self.batch_shape), self.n, *x.shape[len(self.batch_shape) + 1 :])
+
+    def padding_mask(self) -> Tensor | None:
+        """Which rows of ``pad`` are real, ``(samples, n)``; ``None``: all."""
+        return None if self.mask is None else self.mask.reshape(-1, self.n)
+
+    def unpad_order(self, order: Tensor) -> Tensor:
+        """The row at each position, from what it is within each sample of ``pad``."""
+        return order.view(self.rows_shape)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """The inverse of ``pad``."""
+        return x.view(*self.rows_shape, *x.shape[2:])
+
+    def unpad_numbers(self, numbers: Tensor) -> Tensor:
+        """Numbers of rows within their sample of ``pad``, one for each row, as numbers of rows of the whole."""
+        return self.unpad(numbers)
 
 
 @dataclass(slots=True)
@@ -238,6 +267,9 @@ class Ragged:
     def amin(self, r: Tensor) -> Tensor:
         return r.new_full((self.count,), math.inf).scatter_reduce(0, self.index, r, "amin")
 
+    def count_rows(self, hit: Tensor) -> Tensor:
+        return torch.zeros(self.count, dtype=torch.int64, device=hit.device).index_add(0, self.index, hit.long())
+
     def first(self, hit: Tensor) -> Tensor:
         last = hit.shape[0] - 1
         order = torch.where(hit, self.positions(hit), last)
@@ -269,6 +301,38 @@ class Ragged:
 
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         return sample[self.owner(x)]
+
+    @property
+    def rows_shape(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    def _slots(self) -> tuple[Tensor, Tensor]:
+        """The row in each slot of ``pad``, and which slots have one, ``(samples, most)``."""
+        sizes = torch.bincount(self.index, minlength=self.count)
+        place = torch.arange(int(sizes.max()) if self.count else 0, device=self.index.device)
+        real = place < sizes.unsqueeze(-1)
+        slots = torch.zeros_like(real, dtype=torch.int64)
+        slots[real] = self.index.argsort(stable=True)
+        return slots, real
+
+    def pad(self, x: Tensor) -> Tensor:
+        return x[self._slots()[0]]
+
+    def padding_mask(self) -> Tensor:
+        return self._slots()[1]
+
+    def unpad_order(self, order: Tensor) -> Tensor:
+        slots, real = self._slots()
+        return slots.gather(-1, order)[real]
+
+    def unpad(self, x: Tensor) -> Tensor:
+        slots, real = self._slots()
+        rows = x.new_empty((self.length, *x.shape[2:]))
+        return rows.index_copy(0, slots[real], x[real])
+
+    def unpad_numbers(self, numbers: Tensor) -> Tensor:
+        slots, _ = self._slots()
+        return self.unpad(slots.gather(-1, numbers))
 
 
 Layout = Dense | Ragged

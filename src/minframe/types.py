@@ -20,6 +20,7 @@ class Type:
         affine: the translation acts as well (only ``"point"``).
         dual: moves by the inverse transpose.
         parity: carries an extra factor ``det g``.
+        nodes: number of axes that permutations reorder even where they are no rows of coordinates.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Type:
     affine: bool = False
     dual: bool = False
     parity: bool = False
+    nodes: int = 0
 
 
 SCALAR = Type("scalar", 0)
@@ -46,3 +48,20 @@ LINEAR_TYPES: dict[str, Type] = {
         Type("cotensor", 2, dual=True),
     )
 }
+
+NODE = Type("node", 0, nodes=1)
+EDGE = Type("edge", 0, nodes=2)
+EDGE_INDEX = Type("edge_index", 0)
+EDGE_ATTR = Type("edge_attr", 0)
+
+#: Of permutations. A cloud of points is a set of nodes to them.
+PERMUTATION_TYPES: dict[str, Type] = {
+    "scalar": SCALAR,
+    "node": NODE,
+    "point": NODE,
+    "edge": EDGE,
+    "edge_index": EDGE_INDEX,
+    "edge_attr": EDGE_ATTR,
+}
+#: Of products of permutations with a linear group.
+PRODUCT_TYPES: dict[str, Type] = LINEAR_TYPES | {"node": NODE, "edge": EDGE}

@@ -8,17 +8,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from minframe.cloud import Cloud
-from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame
 from minframe.frames import Minimal
-from minframe.groups.base import Group
-from minframe.ragged import Layout, layout_of
+from minframe.groups.base import Group, Input
 from minframe.signature import Path, Signature, leaves, map_typed
 
-FrameMethod = Callable[[Group, Cloud], Frame]
+FrameMethod = Callable[[Group, Cloud], Frame | Sequence[Frame]]
 MINIMAL = Minimal()
+
+
+def _mean(results: Sequence[Any]) -> Any:
+    """The mean of every tensor in results of one structure."""
+    if len(results) == 1:
+        return results[0]
+    return pytree.tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(nn.Module):
@@ -94,14 +100,15 @@ class Equivariant(nn.Module):
         self.frame_on = self._frame_paths(frame_on)
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
-        """The paths of the inputs that determine the frame, points first."""
+        """The paths of the inputs that determine the frame, in the order of ``group.frame_types``."""
         typed = dict(leaves(self.inputs))
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in ("point", "vector")]
+            paths = [path for path, type in typed.items() if type in self.group.frame_types]
             if not paths:
+                wanted = " or a ".join(repr(type) for type in self.group.frame_types)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
-                    "and one of them must be a 'point' or a 'vector'"
+                    f"and one of them must be a {wanted}"
                 )
         else:
             names = [frame_on] if isinstance(frame_on, str) else list(frame_on)
@@ -114,29 +121,43 @@ class Equivariant(nn.Module):
                     raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
                 self.group.frame_type(typed[path])
         self.group.check_frame_types([typed[path] for path in paths])
-        return tuple(sorted(paths, key=lambda path: typed[path] != "point"))
+        return tuple(sorted(paths, key=lambda path: self.group.frame_types.index(typed[path])))
 
     def forward(self, first: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
         args = (first, *args) if args or first is not None else ()
         names = [self.signature.name(i) for i in range(len(args))]
         values = dict(zip(names, args, strict=True)) | kwargs
-        frame = self._frame(values)
+        found = self._frames(values)
+        frames = [found] if isinstance(found, Frame) else found
+        return _mean([self._pass(frame, names, values) for frame in frames])
+
+    def _pass(self, frame: Frame, positional: Sequence[str], values: dict[str, Any]) -> Any:
+        """One pass through the backbone, there and back by one frame."""
 
         def show(path: Path, type: str, x: Any) -> Any:
             if not isinstance(x, Tensor):
                 if type == "scalar":
                     return x
                 raise TypeError(f"{'.'.join(path)} has type {type!r} and must be a tensor, got {x.__class__.__name__}")
-            self._check(path, type, x, frame.layout)
+            self.group.check(x, type, ".".join(path), frame.layout)
             return frame.pose(x, type, own=path in self.frame_on)
 
+        values = dict(values)
         for name, types in self.inputs.items():
             if name in values:
                 values[name] = map_typed(show, types, values[name], (name,), strict=False)
+        for name in (self.mask, self.batch):
+            if name is not None and values.get(name) is not None:
+                values[name] = frame.reorder(values[name])
         y = self.backbone(
-            *(values[name] for name in names),
-            **{k: values[k] for k in kwargs if k not in (self.mask, self.batch) or self.signature.accepts_keyword(k)},
+            *(values[name] for name in positional),
+            **{
+                name: x
+                for name, x in values.items()
+                if name not in positional
+                and (name not in (self.mask, self.batch) or self.signature.accepts_keyword(name))
+            },
         )
         if self.outputs == "scalar":
             return y
@@ -147,44 +168,29 @@ class Equivariant(nn.Module):
                 raise TypeError(
                     f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
                 )
-            self._check(path, type, x, frame.layout)
+            self.group.check(x, type, ".".join(path), frame.layout)
             return frame.from_canonical(x, type)
 
         return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
 
-    def _frame(self, values: dict[str, Any]) -> Frame:
-        """The frame of one call."""
-        found: dict[Path, tuple[Tensor, str]] = {}
+    def _frames(self, values: dict[str, Any]) -> Frame | Sequence[Frame]:
+        """The frame of one call, or several."""
+        found: dict[Path, Input] = {}
 
         def find(path: Path, type: str, x: Any) -> Any:
-            found[path] = (x, type)
+            found[path] = Input(".".join(path), x, type)
             return x
 
         for name, types in self.inputs.items():
             map_typed(find, types, values.get(name), (name,), strict=False)
-        present = [path for path in self.frame_on if path in found]
+        present = [found[path] for path in self.frame_on if path in found]
         if not present:
             names = ", ".join(".".join(path) for path in self.frame_on)
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
-        self.group.check_frame_types([found[path][1] for path in present])
-        reference = found[present[0]][0]
-        for path in present:
-            x = found[path][0]
-            if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
-                check_cloud(x, self.group.d, self.group, ".".join(path), self.group.complex)
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
-        layout = layout_of(reference, mask, batch, (self.mask or "mask", self.batch or "batch"))
-        for path in present[1:]:
-            self._check(path, found[path][1], found[path][0], layout)
-        inputs = [(layout.clean(x, 1), self.group.type(type)) for x, type in (found[path] for path in present)]
+        cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
         with torch.no_grad() if self.detach_frame else nullcontext():
-            return self.frames(self.group, Cloud(inputs, layout, name=", ".join(".".join(p) for p in present)))
-
-    def _check(self, path: Path, type: str, x: Tensor, layout: Layout) -> None:
-        """The shape of a typed tensor, by the name it has for the user."""
-        kind = self.group.type(type)
-        if kind.order or kind.parity:
-            check_core(x, kind.order, self.group.d, type, ".".join(path), layout.leading, self.group.complex)
+            return self.frames(self.group, cloud)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:

@@ -5,6 +5,8 @@ from minframe.groups.base import Group
 from minframe.groups.general import GL, SL
 from minframe.groups.lorentz import Lorentz, OrthochronousLorentz, ProperLorentz
 from minframe.groups.orthogonal import SO, O
+from minframe.groups.permutation import S
+from minframe.groups.product import Product
 from minframe.groups.unitary import SU, U
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "O",
     "OrthochronousLorentz",
     "Poincare",
+    "Product",
     "ProperLorentz",
+    "S",
     "Translation",
     "U",
 ]

@@ -12,15 +12,16 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.errors import check_finite
 from minframe.frame import LinearFrame
-from minframe.groups.base import Group, check_dimension, default_atol
+from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.general import GL
+from minframe.groups.linear import LinearGroup, Reduction, described
 from minframe.groups.lorentz import Lorentz
 from minframe.groups.orthogonal import SO, O
 from minframe.linalg.action import product
 from minframe.linalg.stabiliser import IsometryStabiliser
 
 
-class _Shifting(Group):
+class _Shifting(LinearGroup):
     """What groups with translations share."""
 
     def check_frame_types(self, names: Sequence[str]) -> None:
@@ -40,7 +41,7 @@ class Translation(_Shifting):
         check_dimension(self.d, "Translation")
 
     def __repr__(self) -> str:
-        return f"Translation({self.d})"
+        return described(self, self.d)
 
     def random(
         self,
@@ -69,7 +70,7 @@ class Translation(_Shifting):
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         return g.isfinite().all(-1)
 
-    def frame_of(self, cloud: Cloud) -> LinearFrame:
+    def row_frame(self, cloud: Cloud) -> LinearFrame:
         cloud = cloud.centred()
         shift = cloud.origin
         assert shift is not None
@@ -85,6 +86,9 @@ class Translation(_Shifting):
             margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided
         )
 
+    def reduction(self, cloud: Cloud) -> Reduction:
+        return Reduction(cloud.centred(), None, None)
+
 
 class Affine(_Shifting):
     """Translations combined with a ``linear`` group; an element is a homogeneous matrix ``(*batch, d + 1, d + 1)``.
@@ -98,7 +102,7 @@ class Affine(_Shifting):
         """The linear group."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.d})"
+        return described(self, self.d)
 
     def random(
         self,
@@ -139,10 +143,13 @@ class Affine(_Shifting):
         affine = ((g[..., -1, :] - bottom).abs() <= (default_atol(g) if atol is None else atol)).all(-1)
         return self.linear.contains(linear, atol) & affine & shift.isfinite().all(-1)
 
-    def frame_of(self, cloud: Cloud) -> LinearFrame:
-        frame = self.linear.frame_of(cloud.centred())
+    def row_frame(self, cloud: Cloud) -> LinearFrame:
+        frame = self.linear.row_frame(cloud.centred())
         frame.group = self
         return frame
+
+    def reduction(self, cloud: Cloud) -> Reduction:
+        return self.linear.reduction(cloud.centred())
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,7 +200,7 @@ class Aff(Affine):
         check_dimension(self.d, "Aff")
 
     def __repr__(self) -> str:
-        return f"Aff({self.d}{', complex=True' if self.complex else ''})"
+        return described(self, self.d, *(["complex=True"] if self.complex else []))
 
     @property
     def linear(self) -> GL:

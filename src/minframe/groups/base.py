@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame
-from minframe.linalg.action import behind_batch, narrow, transform
-from minframe.ragged import layout_of
-from minframe.types import LINEAR_TYPES, Type
+from minframe.ragged import Layout
+from minframe.types import Type
+
+
+class Input(NamedTuple):
+    """What determines a frame, or a part of it: a tensor, its type, and its name for messages."""
+
+    name: str
+    x: Tensor
+    type: str
 
 
 class Group(ABC):
     """A symmetry group acting on rows ``x`` of shape ``(*batch, n, d)``.
 
     A group is a small immutable value: equal to another if they mean the same group, hashable, picklable. An element is
-    a tensor with the batch axes in front. For all elements g, h and inputs x of any type the following laws hold, and
-    ``tests/test_laws.py`` checks them for every row of its table:
+    a tensor with the batch axes in front (of a product, a tuple of them). For all elements g, h and inputs x of any
+    type the following laws hold, and ``tests/test_laws.py`` checks them for every row of its table:
 
     1. *Action*: ``act(g, act(h, x)) = act(compose(g, h), x)`` and ``act(inverse(g), act(g, x)) = x``.
     2. *Membership*: ``random``, ``compose``, ``inverse`` and ``frame(x).element`` give elements that ``contains``
@@ -32,10 +39,12 @@ class Group(ABC):
     6. *Equivariance of the frame*: ``frame(act(g, x)).from_canonical(y) = act(g, frame(x).from_canonical(y))``.
     """
 
-    #: length of the coordinate axis
-    d: int
-    #: whether it acts on complex numbers
-    complex: bool = False
+    #: the types that users may give to inputs and outputs
+    types: ClassVar[dict[str, Type]]
+    #: those that determine a frame, unless the user names the inputs that do; what says where rows are comes first
+    frame_types: ClassVar[tuple[str, ...]]
+    #: name and version of the library that frames may depend on, which belongs with whatever is trained on them
+    labelling: str | None = None
 
     @abstractmethod
     def random(
@@ -45,85 +54,71 @@ class Group(ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
-    ) -> Tensor:
+    ) -> Any:
         """Random elements ``(*batch, ...)``, by the Haar measure where the group is compact.
 
         ``n`` is the number of rows, for groups that permute them; the others ignore it.
         """
 
     @abstractmethod
-    def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The matrix and the shift by which an element acts on points; ``None`` for one that the group lacks."""
+    def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:
+        """``g . x``. The axes of ``x`` begin with the batch axes of ``g``; an element without any moves everything."""
 
     @abstractmethod
-    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
-        """The element with these parts."""
-
-    @abstractmethod
-    def inverse(self, g: Tensor) -> Tensor:
+    def inverse(self, g: Any) -> Any:
         """The element that undoes ``g``."""
 
     @abstractmethod
-    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+    def compose(self, g: Any, h: Any) -> Any:
         """The element that does ``h`` first and then ``g``."""
 
     @abstractmethod
-    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, g: Any, atol: float | None = None) -> Tensor:
         """Whether each tensor is an element, up to ``atol`` (by default what the dtype allows), ``(*batch,)``."""
+
+    @abstractmethod
+    def cloud(
+        self,
+        inputs: Sequence[Input],
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        names: tuple[str, str] = ("mask", "batch"),
+    ) -> Cloud:
+        """Check inputs that are to determine a frame, and put them together. ``names``: of mask and batch."""
 
     @abstractmethod
     def frame_of(self, cloud: Cloud) -> Frame:
         """The minimal frame that the inputs of a cloud determine together."""
+
+    @abstractmethod
+    def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
+        """Raise an error that calls ``x`` by its ``name`` unless it can be of this type in a batch of this layout."""
 
     def frame(self, x: Tensor, type: str = "point", mask: Tensor | None = None, batch: Tensor | None = None) -> Frame:
         """The minimal frame of a cloud.
 
         Args:
             x: ``(*batch, n, d)``, or ``(N, d)`` with a batch vector.
-            type: ``"point"`` or ``"vector"``.
+            type: one of the types that determine a frame, such as ``"point"``.
             mask: ``(*batch, n)``, True for real rows.
             batch: ``(N,)``, the sample number of each row.
         """
-        kind = self.frame_type(type)
-        self.check_frame_types([type])
-        check_cloud(x, self.d, self, "x", self.complex)
-        layout = layout_of(x, mask, batch)
-        return self.frame_of(Cloud([(layout.clean(x, kind.order), kind)], layout))
-
-    def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
-        """``g . x``. The axes of ``x`` begin with the batch axes of ``g``; an element without any moves everything."""
-        kind = self.type(type)
-        linear, shift = self.parts(g)
-        if kind.order or kind.parity:
-            batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
-            self._check_element(linear, shift)
-            check_core(x, kind.order, self.d, type, "x", batch, self.complex)
-        det = torch.linalg.det(linear) if kind.parity and linear is not None else None
-        matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
-        y = transform(x, kind, matrix, det)
-        if shift is not None and kind.affine:
-            y = y + behind_batch(shift, y, 1)
-        return narrow(y, x.dtype)
-
-    def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
-        fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)
-        if not (fits and (shift is None or shift.shape[-1] == self.d)):
-            part = linear if linear is not None else shift
-            assert part is not None
-            raise ValueError(f"g is no element of {self}: the shape of its action is {tuple(part.shape)}")
+        self.frame_type(type)
+        return self.frame_of(self.cloud([Input("x", x, type)], mask, batch))
 
     def type(self, name: str) -> Type:
         """The type of that name, or a ``ValueError`` that lists the ones this group has."""
         try:
-            return LINEAR_TYPES[name]
+            return self.types[name]
         except (KeyError, TypeError):
-            raise ValueError(f"{self} has no type {name!r}: use one of {', '.join(LINEAR_TYPES)}") from None
+            raise ValueError(f"{self} has no type {name!r}: use one of {', '.join(self.types)}") from None
 
     def frame_type(self, name: str) -> Type:
         """The type of an input that determines the frame."""
         kind = self.type(name)
-        if kind.name not in ("point", "vector"):
-            raise ValueError(f"a frame of {self} is taken of a 'point' or 'vector' input, got type {name!r}")
+        if kind.name not in self.frame_types:
+            allowed = " or ".join(repr(t) for t in self.frame_types)
+            raise ValueError(f"a frame of {self} is taken of a {allowed} input, got type {name!r}")
         return kind
 
     def check_frame_types(self, names: Sequence[str]) -> None:

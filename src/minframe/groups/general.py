@@ -11,6 +11,7 @@ from torch import Tensor
 from minframe.cloud import Cloud, Planes
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
+from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
@@ -34,7 +35,7 @@ class GL(MatrixGroup):
         check_dimension(self.d, type(self).__name__)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.d}{', complex=True' if self.complex else ''})"
+        return described(self, self.d, *(["complex=True"] if self.complex else []))
 
     def random(
         self,
@@ -79,7 +80,7 @@ class GL(MatrixGroup):
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
-    def frame_of(self, cloud: Cloud) -> LinearFrame:
+    def row_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             basis = row_basis(cloud, rows.detach(), layout)
@@ -90,7 +91,7 @@ class GL(MatrixGroup):
         y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
 
         def planes() -> Planes:
-            return Planes.of(y, layout, cloud.tolerance, None, cloud.name)
+            return Planes.of(y, layout, cloud.tolerance, None, cloud.name, longest=cloud.longest)
 
         with torch.no_grad():
             found = pivoted_qr(planes(), False)
@@ -109,7 +110,15 @@ class GL(MatrixGroup):
             stabiliser=SpanStabiliser(basis.determined),
             cloud=cloud,
             margin=lambda: margin(planes()),
+            tied=found.tied,
         )
+
+    def reduction(self, cloud: Cloud) -> Reduction:
+        with torch.no_grad():
+            rows, layout, _ = cloud.tame_rows()
+            basis = row_basis(cloud, rows, layout)
+            _, inverse = whitened(basis, layout)
+        return Reduction(cloud, inverse * basis.determined.unsqueeze(-1), [slice(0, self.d)])
 
     def _factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from minframe.cloud import Cloud, Planes
 from minframe.errors import all_true
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
+from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
@@ -52,7 +54,7 @@ class Isometry(MatrixGroup):
         object.__setattr__(self, "d", self.p + self.q)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.p}, {self.q})" if self.q else f"{type(self).__name__}({self.p})"
+        return described(self, self.p, *([self.q] if self.q else []))
 
     @property
     def metric(self) -> tuple[int, ...]:
@@ -131,8 +133,18 @@ class Isometry(MatrixGroup):
             inside = inside & ((torch.linalg.det(g) - 1).abs() <= max(atol, 1e-9) * self.d * size)
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
-    def frame_of(self, cloud: Cloud) -> LinearFrame:
+    def row_frame(self, cloud: Cloud) -> LinearFrame:
         return self._split_frame(cloud) if self.q else self._definite_frame(cloud)
+
+    def reduction(self, cloud: Cloud) -> Reduction:
+        if not self.q:
+            return Reduction(cloud, None, [slice(0, self.d)])
+        with torch.no_grad():
+            rows, layout, _ = cloud.tame_rows()
+            parts = split(cloud, rows, layout, self.p, self.q)
+            back = self.inverse(parts.matrix)
+            back = back if parts.null is None else back @ parts.null.inward
+        return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
         if cloud.needs_grad or torch.compiler.is_compiling():
@@ -157,45 +169,62 @@ class Isometry(MatrixGroup):
             cloud=cloud,
             decomposition=found,
             margin=lambda: margin(cloud.planes()),
+            tied=found.tied,
         )
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             parts = split(cloud, rows.detach(), layout, self.p, self.q)
-        t, y = parts.matrix, parts.rows
+        t = parts.matrix
         if cloud.needs_grad:
-            t, y = t @ smooth(rows, layout, parts, self.p, self.q), None
-        if y is None:
-            back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.inward
-            y = multiply(rows, layout.for_rows(back, rows))
-        noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
+            t = t @ smooth(rows, layout, parts, self.p, self.q)
+        back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.inward
+        y = multiply(rows, layout.for_rows(back, rows))
         short = None
         if parts.momentum is not None and not all_true(~parts.momentum):
             short = layout.as_sample(torch.where(parts.momentum, SHORT, torch.inf).unsqueeze(-1))[0]
         blocks = slice(0, self.p), slice(self.p, self.d)
 
         def planes(axes: slice) -> Planes:
-            return Planes.of(y[..., axes], layout, cloud.tolerance, None, cloud.name, short)
+            return Planes.of(y[..., axes], layout, cloud.tolerance, None, cloud.name, short, cloud.longest)
 
-        bases, determined = [], []
-        never = torch.zeros_like(parts.margin, dtype=torch.bool)
-        at_rest = (never if parts.momentum is None else parts.momentum).unsqueeze(-1)
+        bases, determined, ties = [], [], []
         coordinates: list[Tensor] = []
-        for axes in blocks:
+
+        def decomposed(axes: slice) -> PivotedQR:
             with torch.no_grad():
                 found = pivoted_qr(planes(axes), False)
-                chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions()), dim=-1)
-                found.determined &= found.peaks > (noise * (chosen + cloud.offset())).square()
             if cloud.needs_grad:
                 found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions()), found)
-            if parts.axes is not None:
-                found.determined = torch.where(at_rest, found.determined, parts.axes[..., axes])
-            if axes.start == self._time:
-                found = self._settled(found, parts, y[..., axes], layout)
-            bases.append(found.basis)
-            determined.append(found.determined)
-            coordinates += found.coordinates
+            if found.tied is not None:
+                ties.append(found.tied)
+            return found
+
+        def known_axes(found: PivotedQR, axes: slice) -> Tensor:
+            if parts.momentum is None:
+                assert parts.axes is not None
+                return parts.axes[..., axes]
+            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions()), dim=-1)
+            noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
+            by_rows = found.determined & (found.peaks > (noise * (chosen + cloud.offset())).square())
+            if parts.axes is None:
+                return by_rows
+            return torch.where(parts.momentum.unsqueeze(-1), by_rows, parts.axes[..., axes])
+
+        time = self._time
+        total = None if time is None else layout.total(y[..., time : time + 1])
+        for axes in blocks:
+            if total is not None and axes.start == time:
+                known, basis = self._time_axis(parts, total, decomposed)
+                factor = basis[..., 0].detach().conj() * self._energy(parts, total)
+                coordinates.append(_times(y[..., axes].detach().movedim(-1, 0), factor, layout))
+            else:
+                found = decomposed(axes)
+                known, basis = known_axes(found, axes), found.basis
+                coordinates += found.coordinates
+            bases.append(basis)
+            determined.append(known)
         axes_determined = torch.cat(determined, -1)
         pose = CanonicalRows(axes_determined, coordinates, layout)
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
@@ -209,9 +238,9 @@ class Isometry(MatrixGroup):
             poison = poison.unsqueeze(-1) + 1
             pose.coordinates = [_times(part, poison, layout) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
-        if parts.mass is not None:
-            time = torch.arange(self.d, device=linear.device).eq(0 if self.p == 1 else self.p)
-            own_inverse = inverse * torch.where(time, self._energy(parts, y, layout), 1.0).unsqueeze(-1)
+        if time is not None and total is not None:
+            is_time = torch.arange(self.d, device=linear.device).eq(time)
+            own_inverse = inverse * torch.where(is_time, self._energy(parts, total), 1.0).unsqueeze(-1)
         if parts.null is not None:
             own_inverse = (inverse if own_inverse is None else own_inverse) @ parts.null.inward
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
@@ -226,7 +255,8 @@ class Isometry(MatrixGroup):
             stabiliser=IsometryStabiliser(axes_determined, self.special, self.metric, self.complex, null),
             cloud=cloud,
             decomposition=pose,
-            margin=lambda: torch.stack([parts.margin, *(margin(planes(axes)) for axes in blocks)]).amin(0),
+            margin=lambda: torch.stack([parts.margin(), *(margin(planes(axes)) for axes in blocks)]).amin(0),
+            tied=torch.stack(ties).any(0) if ties else None,
         )
 
     @property
@@ -236,31 +266,33 @@ class Isometry(MatrixGroup):
             return 0
         return self.p if self.q == 1 else None
 
-    def _settled(self, found: PivotedQR, parts: Split, y: Tensor, layout: Layout) -> PivotedQR:
-        """Direct the time axis: into the future if it has to be, else along the total momentum if it is that."""
-        assert parts.momentum is not None
-        if self.orthochronous:
-            basis = torch.where(parts.matrix[..., :1, :1] < 0, -1.0, 1.0).to(y.dtype)
-        else:
-            momentum = torch.where(parts.momentum.unsqueeze(-1), layout.total(y), 1.0)
-            direction = momentum.sgn().unsqueeze(-1)  # 1, but with the derivative of the phase of the momentum
-            basis = torch.where(parts.momentum[..., None, None], direction, found.basis)
-        found.basis = basis
-        found.determined = found.determined | parts.momentum.unsqueeze(-1)
-        factor = basis[..., 0].detach().conj() * self._energy(parts, y, layout)
-        found.coordinates = [_times(y.detach().movedim(-1, 0), factor, layout)]
-        return found
+    def _time_axis(
+        self, parts: Split, total: Tensor, decomposed: Callable[[slice], PivotedQR]
+    ) -> tuple[Tensor, Tensor]:
+        """Whether the time axis is determined, ``(*batch, 1)``, and what it is multiplied with to be directed.
 
-    def _energy(self, parts: Split, y: Tensor, layout: Layout) -> Tensor:
-        """What energies have to be multiplied with to add up to M, ``(*batch, 1)``.
+        It points into the future if it has to, else along the total momentum if it is that, else by the rows.
+        """
+        assert parts.momentum is not None
+        assert self._time is not None
+        momentum = parts.momentum.unsqueeze(-1)
+        here = slice(self._time, self._time + 1)
+        determined = momentum if parts.axes is None else momentum | parts.axes[..., here]
+        if self.orthochronous:
+            return determined, torch.where(parts.matrix[..., :1, :1] < 0, -1.0, 1.0).to(total.dtype)
+        direction = torch.where(momentum, total, 1.0).sgn().unsqueeze(-1)  # 1, but with the derivative of the phase
+        if parts.axes is None:  # it is the total momentum in all samples
+            return determined, direction
+        return determined, torch.where(momentum.unsqueeze(-1), direction, decomposed(here).basis)
+
+    def _energy(self, parts: Split, total: Tensor) -> Tensor:
+        """What energies have to be multiplied with to add up to M, ``(*batch, 1)``; ``total`` is what they add up to.
 
         It is 1; but where M is a small difference of large numbers, this makes it the same M as the one in T.
         """
         assert parts.momentum is not None
         assert parts.mass is not None
-        time = y if y.shape[-1] == 1 else y[..., self._time : self._time + 1]  # type: ignore[operator]
-        total = layout.total(time.detach()).abs()
-        return torch.where(parts.momentum.unsqueeze(-1), parts.mass / total, 1.0)
+        return torch.where(parts.momentum.unsqueeze(-1), parts.mass / total.detach().abs(), 1.0)
 
     def _phases(self, determinant: Tensor, plus_determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

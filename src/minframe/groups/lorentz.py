@@ -18,19 +18,20 @@ from typing import ClassVar
 
 from minframe.groups.base import check_dimension
 from minframe.groups.isometry import Isometry
+from minframe.groups.linear import described
 from minframe.groups.orthogonal import SO, O
 
 
-def Lorentz(d: int = 4) -> O:  # noqa: N802 (a group's name)
+def Lorentz(d: int = 4, *, permutation_invariant: bool = False) -> O:  # noqa: N802 (a group's name)
     """O(1, d-1): boosts, rotations, parity and time reversal."""
     check_dimension(d, "Lorentz")
-    return O(1, d - 1)
+    return O(1, d - 1, permutation_invariant=permutation_invariant)
 
 
-def ProperLorentz(d: int = 4) -> SO:  # noqa: N802 (a group's name)
+def ProperLorentz(d: int = 4, *, permutation_invariant: bool = False) -> SO:  # noqa: N802 (a group's name)
     """SO(1, d-1): the Lorentz transformations of determinant one."""
     check_dimension(d, "ProperLorentz")
-    return SO(1, d - 1)
+    return SO(1, d - 1, permutation_invariant=permutation_invariant)
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -40,11 +41,12 @@ class OrthochronousLorentz(Isometry):
     special: ClassVar[bool] = True
     orthochronous: ClassVar[bool] = True
 
-    def __init__(self, d: int = 4) -> None:
+    def __init__(self, d: int = 4, *, permutation_invariant: bool = False) -> None:
         check_dimension(d, "OrthochronousLorentz")
+        object.__setattr__(self, "permutation_invariant", permutation_invariant)
         object.__setattr__(self, "p", 1)
         object.__setattr__(self, "q", d - 1)
         self.__post_init__()
 
     def __repr__(self) -> str:
-        return f"OrthochronousLorentz({self.d})"
+        return described(self, self.d)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.groups.base import Group
+from minframe.groups.linear import LinearGroup
 from minframe.linalg.action import product
 
 
-class MatrixGroup(Group):
+class MatrixGroup(LinearGroup):
     """An element is a matrix ``(*batch, d, d)``, acting as ``x @ g.mT``."""
 
     def parts(self, g: Tensor) -> tuple[Tensor, None]:

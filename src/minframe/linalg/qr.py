@@ -21,6 +21,9 @@ What is left of a long row is a difference of large numbers, and less exact than
 differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
 squared length does not exceed SHORT times that of the shortest of them; again the first.
 
+On demand the rule is another: a longest row. It does not depend on the order of the rows unless several are equally
+long, and then says so.
+
 **Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
 of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
 dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy
@@ -54,6 +57,7 @@ from minframe.ragged import Layout
 
 FRACTION = 0.5225
 SHORT = 3.3
+TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
 TINY = torch.finfo(torch.float64).tiny
 SPECK = (
     1e-150  # added to what may be zero; its square is still a number. Its traces must not cancel: a third at the end
@@ -92,11 +96,13 @@ class PivotedQR(CanonicalRows):
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
         chosen: for each axis the position of the row that carries it, one sample tensor each.
         peaks: ``(*batch, d)``, the largest squared length that was left at each step.
+        tied: ``(*batch,)``, whether several rows were the longest at some step, if longest ones were asked for.
     """
 
     basis: Tensor
     chosen: Sequence[Tensor]
     peaks: Tensor
+    tied: Tensor | None = None
 
     def positions(self) -> Tensor:
         """The rows chosen, ``(*batch, d)``."""
@@ -111,12 +117,14 @@ class _Step(NamedTuple):
         peak: the largest of them, per sample.
         chosen: position of the row taken, per sample.
         sign: minus the sign of the diagonal entry of R that the step leaves, per sample.
+        above: the rows above the bar.
     """
 
     r2: Tensor
     peak: Tensor
     chosen: Tensor
     sign: Tensor
+    above: Tensor
 
 
 def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
@@ -149,6 +157,14 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
+def _bar(peak: Tensor, longest: Tensor, planes: Planes) -> Tensor:
+    """The squared length from which on rows are taken, per sample."""
+    if not planes.longest:
+        return peak * FRACTION
+    # Lengths carry the rounding of the longest row. A row that is shorter by no more than this is as long.
+    return peak - TIE * planes.tolerance * (peak * longest).sqrt()
+
+
 def _steps(planes: Planes) -> Iterator[_Step]:
     layout, left = planes.layout, planes.values
     columns, rows = left.unbind(), planes.rows.unbind()
@@ -158,17 +174,19 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-        above = r2 >= layout.spread(peak * FRACTION)
+            longest_of_all = peak
+        above = r2 >= layout.spread(_bar(peak, longest_of_all, planes))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
             above = above & (lengths <= layout.spread(shortest * planes.short))
         chosen = layout.first(above)
         if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3))
+            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3), above)
         else:
             left = left[1:] if axis else left
-            yield _Step(r2, peak, chosen, _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen)))
+            sign = _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen))
+            yield _Step(r2, peak, chosen, sign, above)
 
 
 def _rounding(longest: Tensor, planes: Planes) -> Tensor:
@@ -197,7 +215,11 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     determined = peaks > _rounding(peaks[..., :1], planes)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
-    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps], peaks)
+    tied = None
+    if planes.longest:
+        several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
+        tied = (several & determined).any(-1)
+    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps], peaks, tied)
 
 
 def margin(planes: Planes) -> Tensor:
@@ -209,7 +231,7 @@ def margin(planes: Planes) -> Tensor:
     """
     layout = planes.layout
     lengths, to_bars = [], []
-    for r2, peak, chosen, _ in _steps(planes):
+    for r2, peak, chosen, _, _ in _steps(planes):
         irrelevant = layout.positions(r2) > layout.spread(chosen)
         if layout.real is not None:
             irrelevant = irrelevant | ~layout.real

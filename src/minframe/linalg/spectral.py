@@ -32,10 +32,19 @@ So T is made at the scale of N, and the rows are projected on the span and broug
 a linear equation for Y but for the last term, which is of third order where ``S-+`` is zero: two steps of iteration
 give derivatives of every order in use. It is regular as S++ and S-- are positive. With what rounding left of ``S-+``,
 one step of it also makes T exact in units of each pair of axes; the eigensolver is, in units of the largest eigenvalue.
+
+**One time axis.** Let S have the blocks a (time), b and C (space). The equation above is ``Y = (C + l)^-1 b`` with
+``l = a - b^* Y``, the only eigenvalue whose vector is time-like. If S is near enough to white to be used as it is,
+Newton's steps find l, and Y, faster than an eigensolver. It is the largest root of
+
+    f(l) = l - a + b^* (C + l)^-1 b,      f' = 1 - |Y|^2,      0 <= f'' / 2 = Y^* (C + l)^-1 Y <= 1 / l,
+
+convex and with ``f(a) >= 0``: the steps from a descend to it, and one of length h leaves ``(h / l)^2 / (1 - |Y|^2)``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,19 +115,23 @@ class Spectral(NamedTuple):
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
-        margin: the smallest eigenvalue taken, as a part of the trace of S.
+        margin: computes the smallest eigenvalue taken, as a part of the trace of S.
     """
 
     matrix: Tensor
     axes: Tensor
     null: Null | None
-    margin: Tensor
+    margin: Callable[[], Tensor]
 
 
-def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Spectral:
-    """Split the space."""
+def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Spectral:
+    """Split the space; ``s`` is S."""
     eta = signs(p, q, rows.device)
-    basis = row_basis(cloud, rows, layout)
+    basis = row_basis(cloud, rows, layout, s)
+    if basis.white and min(p, q) == 1:
+        axis = _time_axis(s, 0 if p == 1 else p)
+        if axis is not None:
+            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda: _smallest(basis.factor, eta))
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
     eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
     slots = torch.cat([torch.arange(p + q - 1, q - 1, -1), torch.arange(q)]).to(rows.device)  # the largest come first
@@ -128,7 +141,7 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Spec
     margin = (signed / scale).masked_fill(~taken, torch.inf).amin(-1)
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        return Spectral(d if basis.white else _refined(v, d, p, q), taken, None, margin)
+        return Spectral(d if basis.white else _refined(v, d, p, q), taken, None, lambda: margin)
     rank, c = basis.determined.sum(-1), torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -140,13 +153,57 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Spec
     matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
-        return Spectral(matrix, axes, None, margin)
+        return Spectral(matrix, axes, None, lambda: margin)
     ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
     null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
-    return Spectral(matrix, axes, null.where(here), margin)
+    return Spectral(matrix, axes, null.where(here), lambda: margin)
+
+
+def _time_axis(s: Tensor, time: int) -> Tensor | None:
+    """The time-like unit eigenvector of ``S eta``, ``(*batch, d)``; ``None`` if a few steps do not find it."""
+    space = slice(1, None) if time == 0 else slice(0, time)
+    a, b, c = s[..., time, time].real, s[..., space, time], s[..., space, space]
+    one = torch.eye(b.shape[-1], dtype=s.dtype, device=s.device)
+
+    def slope_at(root: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.linalg.solve(c + root[..., None, None] * one, b)
+        return y, 1 - y.abs().square().sum(-1)
+
+    root = a
+    for _ in range(6):
+        y, rest = slope_at(root)
+        step = (root - a + (b.conj() * y).sum(-1).real) / rest
+        found = step.square() <= 1e-16 * rest * root.square()
+        root = root - step
+        if all_true(found):
+            y, rest = slope_at(root)
+            unit = torch.ones_like(y[..., :1])
+            return torch.cat([unit, y] if time == 0 else [y, unit], -1) * rest.rsqrt().unsqueeze(-1)
+    return None
+
+
+def boost_to(axis: Tensor, p: int, q: int) -> Tensor:
+    """An isometry, ``(*batch, d, d)``, whose time axis is the unit vector u given.
+
+    With ``s = u_t / |u_t|`` and ``w = u + s e_t`` the reflection ``y -> y - 2 w <w, y> / <w, w>``, in which ``<w, w> =
+    2 s^* w_t``, exchanges u and ``-s e_t`` (compare ``linalg.qr``). The boost is that but for the time axis.
+    """
+    time = 0 if p == 1 else p
+    eta = signs(p, q, axis.device)
+    one = torch.eye(p + q, dtype=axis.dtype, device=axis.device)
+    at = axis[..., time : time + 1]
+    w = axis + at.sgn() * one[time]
+    matrix = one - (w / (at.abs() + 1)).unsqueeze(-1) * (w.conj() * (eta * eta[time])).unsqueeze(-2)
+    return torch.where(one[time] != 0, axis.unsqueeze(-1), matrix)
+
+
+def _smallest(v: Tensor, eta: Tensor) -> Tensor:
+    """The smallest eigenvalue of either sign, as a part of the trace of S, where there are d."""
+    eigenvalues = torch.linalg.eigvalsh(v.mH @ (eta.unsqueeze(-1) * v))
+    return eigenvalues.abs().amin(-1) / v.abs().square().sum((-2, -1))
 
 
 def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:

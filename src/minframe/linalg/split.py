@@ -20,6 +20,7 @@ time-like by accident, as in a Gaussian cloud, and its rest frame is a violent b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,7 @@ from minframe.cloud import Cloud
 from minframe.errors import all_true, check_finite
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY
-from minframe.linalg.spectral import Null, adjoint, negligible, signs, slope, spectral, tilt
+from minframe.linalg.spectral import Null, adjoint, boost_to, negligible, signs, slope, spectral, tilt
 from minframe.ragged import Layout
 
 REST = 4.3
@@ -44,42 +45,44 @@ class Split:
         momentum: ``(*batch,)``, whether the total momentum gave the time axis; ``None`` if there is no single one.
         axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
-        margin: ``(*batch,)``, relative distance of the nearest decision from flipping.
+        margin: computes the relative distance of the nearest decision from flipping, ``(*batch,)``.
         mass: ``(*batch, 1)``, M, where the total momentum was taken.
-        rows: ``T^-1 x``, where it was needed on the way.
     """
 
     matrix: Tensor
     momentum: Tensor | None
     axes: Tensor | None
     null: Null | None
-    margin: Tensor
+    margin: Callable[[], Tensor]
     mass: Tensor | None = None
-    rows: Tensor | None = None
 
 
 def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for the ``rows`` of a cloud."""
+    s = layout.scatter(rows)
     if min(p, q) > 1:
-        found = spectral(cloud, rows, layout, p, q)
+        found = spectral(cloud, rows, layout, s, p, q)
         return Split(found.matrix, None, found.axes, found.null, found.margin)
-    rest = _rest_frame(cloud, rows, layout, p, q)
-    assert rest.momentum is not None
-    if all_true(rest.momentum):
+    rest = _rest_frame(cloud, rows, layout, s, p, q)
+    momentum = rest.momentum
+    assert momentum is not None
+    if all_true(momentum):
         return rest
-    found = spectral(cloud, rows, layout, p, q)
-    matrix = torch.where(rest.momentum[..., None, None], rest.matrix, found.matrix)
-    margin = torch.minimum(rest.margin, torch.where(rest.momentum, torch.inf, found.margin))
-    null = None if found.null is None else found.null.where(~rest.momentum)
-    return Split(matrix, rest.momentum, found.axes, null, margin, rest.mass)
+    found = spectral(cloud, rows, layout, s, p, q)
+    matrix = torch.where(momentum[..., None, None], rest.matrix, found.matrix)
+    null = None if found.null is None else found.null.where(~momentum)
+
+    def margin() -> Tensor:
+        return torch.minimum(rest.margin(), torch.where(momentum, torch.inf, found.margin()))
+
+    return Split(matrix, momentum, found.axes, null, margin, rest.mass)
 
 
-def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
+def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Split:
     """The boost to the rest frame of the total momentum, and whether it may be taken.
 
-    With ``s = M P_t / |P_t|`` and ``w = P + s e_t`` the reflection ``y -> y - 2 w <w, y> / <w, w>``, in which
-    ``<w, w> = 2 s^* w_t``, exchanges P and ``-s e_t`` (compare ``linalg.qr``). T is that but for the time axis,
-    which becomes ``P / M``.
+    There, with ``u = P / M``, the row ``y_i`` has the time component ``<u, x_i>``, so that ``|y_i|^2 = 2 |<u, x_i>|^2 -
+    <x_i, x_i>``, and no row needs to be moved.
     """
     time = 0 if p == 1 else p
     eta = signs(p, q, rows.device)
@@ -88,20 +91,20 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> S
     mass2 = (total.abs().square() * eta).sum(-1)
     timelike = mass2 > negligible(cloud) * total.abs().square().sum(-1)
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
-    one = torch.eye(p + q, dtype=rows.dtype, device=rows.device)
-    axis = one[time]
-    total = torch.where(timelike.unsqueeze(-1), total, axis)
-    s = total[..., time : time + 1].sgn() * mass
-    w = total + s * axis
-    beta = 1 / (s.conj() * w[..., time : time + 1]).real
-    matrix = one - (beta * w).unsqueeze(-1) * (w.conj() * eta).unsqueeze(-2)
-    matrix = torch.where(axis != 0, (total / mass).unsqueeze(-1), matrix)
-    y = multiply(rows, layout.for_rows(adjoint(matrix, eta), rows))
-    lengths = layout.scatter(y).diagonal(dim1=-2, dim2=-1).real.sum(-1)
-    check_finite(lengths, cloud.name)
-    bar = REST * mass2
+    axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])
+    axis = axis / mass
+    form = axis.conj() * eta
+    squares = s.diagonal(dim1=-2, dim2=-1).real
+    check_finite(squares.sum(-1), cloud.name)
+    energies2 = (form.unsqueeze(-2) @ s @ form.conj().unsqueeze(-1))[..., 0, 0].real
+    lengths, bar = 2 * energies2 - (squares * eta).sum(-1), REST * mass2
+    rounding = 1e-12 * axis.abs().square().sum(-1) * squares.sum(-1)  # of S, where the boost is strong
+    if not all_true((lengths - bar).abs() > rounding):
+        energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
+        lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
     margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
-    return Split(matrix, timelike & (lengths <= bar), None, None, torch.where(timelike, margin, torch.inf), mass, y)
+    margin = torch.where(timelike, margin, torch.inf)
+    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, lambda: margin, mass)
 
 
 def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor:

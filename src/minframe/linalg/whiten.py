@@ -46,10 +46,13 @@ class Basis:
     white: bool = False
 
 
-def row_basis(cloud: Cloud, rows: Tensor, layout: Layout) -> Basis:
-    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are."""
+def row_basis(cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None) -> Basis:
+    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
+
+    ``scatter``: of the rows, if it is known.
+    """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
-    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
+    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
     if all_true((failed == 0) & (pivots.amin(-1) > 0.05 * pivots.amax(-1))):
         one = one.expand_as(factor)

@@ -183,3 +183,11 @@ def get(name: str = DEFAULT) -> Backend:
 def backend_version(name: str = DEFAULT) -> str:
     """Such as ``"igraph 1.0.0 (bliss)"``."""
     return get(name).version
+
+
+def installed_version(name: str = DEFAULT) -> str | None:
+    """The same, or ``None`` if the library is not installed."""
+    try:
+        return backend_version(name)
+    except ImportError:
+        return None

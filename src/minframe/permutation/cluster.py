@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 
-def _classes(values: Tensor, tolerance: Tensor | float) -> Tensor:
+def classes_of(values: Tensor, tolerance: Tensor | float) -> Tensor:
     """Number of gaps above ``tolerance`` (broadcastable to ``(*batch, 1)``) below each value ``(*batch, m)``."""
     ascending, position = values.sort(-1)
     cut = torch.zeros_like(ascending, dtype=torch.int64)
@@ -43,7 +43,7 @@ def cluster(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:
     if values.dtype in (torch.float16, torch.bfloat16):
         values = values.float()
     scale = values.abs().amax(-1, keepdim=True) if values.shape[-1] else 0.0
-    classes = _classes(values, scale * rtol)
+    classes = classes_of(values, scale * rtol)
     return classes if mask is None else torch.where(mask, classes, -1)
 
 
@@ -57,7 +57,7 @@ def combine(classes: Tensor, mask: Tensor | None = None) -> Tensor:
     m = classes.shape[-2]
     first, *others = classes.unbind(-1)
     for channel in others:
-        first = _classes(_hide(first * m + channel, mask), 0.0)
+        first = classes_of(_hide(first * m + channel, mask), 0.0)
     return first if mask is None else torch.where(mask, first, -1)
 
 

@@ -83,18 +83,25 @@ def _arrows(moves: Moves) -> tuple[Tensor, Tensor]:
 
 
 def _mean(values: Tensor, numbers: Tensor) -> Tensor:
-    """Mean of ``values`` ``(*batch, m, c)`` over equal ``numbers`` ``(*batch, m)``, which are below m."""
-    index = numbers.unsqueeze(-1).expand(values.shape)
-    total = torch.zeros_like(values).scatter_add(-2, index, values)
-    count = torch.zeros_like(numbers).scatter_add(-1, numbers, torch.ones_like(numbers))
-    return (total / count.clamp_min(1).unsqueeze(-1)).gather(-2, index)
+    """Mean of ``values`` ``(*batch, m, ...)`` over equal ``numbers`` ``(*batch, m)``, which are below m."""
+    if not (values.is_floating_point() or values.is_complex()):
+        values = values.to(torch.get_default_dtype())
+    index = numbers.view(*numbers.shape, *(1,) * (values.ndim - numbers.ndim)).expand(values.shape)
+    axis = numbers.ndim - 1
+    total = torch.zeros_like(values).scatter_add(axis, index, values)
+    count = torch.zeros_like(numbers).scatter_add(-1, numbers, torch.ones_like(numbers)).clamp_min(1)
+    return (total / count.view(*count.shape, *(1,) * (values.ndim - count.ndim))).gather(axis, index)
 
 
 def orbit_mean(y: Tensor, orbits: Tensor) -> Tensor:
-    """The mean of ``y`` ``(*batch, n, c)`` over each orbit, ``orbits`` ``(*batch, n)``; differentiable."""
+    """The mean of ``y`` ``(*batch, n, ...)`` over each orbit, ``orbits`` ``(*batch, n)``; differentiable.
+
+    Integers become floating numbers.
+    """
     return _mean(y, orbits)
 
 
 def orbital_mean(y: Tensor, orbitals: Tensor) -> Tensor:
-    """The mean of ``y`` ``(*batch, n, n, c)`` over each orbital, ``orbitals`` ``(*batch, n, n)``; differentiable."""
-    return _mean(y.flatten(-3, -2), orbitals.flatten(-2)).view(y.shape)
+    """The mean of ``y`` ``(*batch, n, n, ...)`` over each orbital, ``orbitals`` ``(*batch, n, n)``; differentiable."""
+    axis = orbitals.ndim - 2
+    return _mean(y.flatten(axis, axis + 1), orbitals.flatten(-2)).view(y.shape)

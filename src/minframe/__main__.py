@@ -1,0 +1,6 @@
+"""``python -m minframe``."""
+
+from minframe.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Results as files: JSON with all that is needed to repeat a run and to draw its tables and figures again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import minframe as mf
+
+
+def hardware() -> dict[str, Any]:
+    """What a measurement of time depends on."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return {
+        "processor": name,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+    }
+
+
+class Record:
+    """The results of one run so far, and the files that hold them.
+
+    Files are written at the start, to be sure that they can be, and whenever ``save`` is called; each time all at once,
+    so that a run which is cut off leaves a whole file, with ``"complete": false``.
+    """
+
+    def __init__(self, command: str, configuration: dict[str, Any], paths: Iterable[Path]) -> None:
+        self.paths = list(paths)
+        self.started = time.perf_counter()
+        self.rows: list[dict[str, Any]] = []
+        self.content: dict[str, Any] = {
+            "command": command,
+            "complete": False,
+            "configuration": configuration,
+            "minframe": mf.__version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "hardware": hardware(),
+            "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        }
+        for path in self.paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self.save()
+
+    def save(self, complete: bool = False) -> None:
+        """Write all files."""
+        self.content |= {"complete": complete, "seconds": round(time.perf_counter() - self.started, 1)}
+        text = json.dumps(_plain(self.content | {"rows": self.rows}), indent=1)
+        for path in self.paths:
+            if path.exists() and not path.is_file():  # a device, such as /dev/stdout
+                if complete:
+                    path.write_text(text)
+                continue
+            partial = path.with_name(f".{path.name}.part")
+            partial.write_text(text)
+            partial.replace(path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What a run has written, with numbers that JSON does not know put back."""
+    return _numbers(json.loads(path.read_text()))
+
+
+def _plain(value: Any) -> Any:
+    """Infinity and NaN as strings: they are no JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_numbers(v) for v in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value

@@ -1,0 +1,199 @@
+"""Results as tables in the terminal. Rows are dictionaries, as in the files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from minframe.cli.cases import METHODS, OURS
+
+Rows = Sequence[dict[str, Any]]
+NARROW = 112  # columns of a terminal below which two methods are left out
+SPARE = tuple(name for name in METHODS if name.startswith(("Haar", "perturbed")))
+
+
+def console(stderr: bool = False) -> Console:
+    """As wide as the terminal; wide enough for the tables where there is none."""
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=150)
+
+
+def worst(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row with the largest error relative to its bound; NaN is larger than all."""
+    return max(rows, key=lambda r: math.inf if math.isnan(r["worst"]) else r["worst"] / r["bound"], default=None)
+
+
+def short(number: float) -> str:
+    """As few characters as do."""
+    if isinstance(number, float) and math.isinf(number):
+        return "inf"
+    digits = str(int(number))
+    return digits if len(digits) < 6 else f"{digits[0]}e{len(digits) - 1}"
+
+
+def mark(out: Console, passed: bool) -> str:
+    """A sign that the terminal can show."""
+    if out.encoding.lower().startswith("utf"):
+        return "✓" if passed else "✗"
+    return "+" if passed else "-"
+
+
+def cell(out: Console, row: dict[str, Any] | None) -> Text:
+    """The worst error, and whether it is within the bound."""
+    if row is None:
+        return Text("")
+    style = "green" if row["passed"] else "bold red" if row["method"] == OURS else "yellow"
+    return Text(f"{row['worst']:.0e} {mark(out, row['passed'])}", style)
+
+
+def shown_methods(out: Console, rows: Rows) -> list[str]:
+    """The columns that there are rows for, and room."""
+    present = {row["method"] for row in rows}
+    return [m for m in METHODS if m in present and (out.width >= NARROW or m not in SPARE)]
+
+
+def error_tables(out: Console, rows: Rows, full: bool = False) -> None:
+    """Print the tables of ``minframe verify``."""
+    for dtype, group in groupby(sorted(rows, key=lambda r: -float(r["dtype"][-2:])), key=lambda r: r["dtype"]):
+        found = list(group)
+        out.print(_by_group(out, found, dtype, full))
+        if any(not row["paper"] for row in found):
+            out.print(_by_cloud(out, [row for row in found if not row["paper"]], dtype))
+    out.print(_by_method(out, rows))
+
+
+def _columns(table: Table, methods: Sequence[str]) -> None:
+    for method in methods:
+        table.add_column(method, justify="right", no_wrap=True, style="bold" if method == OURS else None)
+
+
+def _passes(found: Rows) -> str:
+    """Forward passes of FA, of stochastic FA and of ours, if all of these are there."""
+    calls = {row["method"]: row["passes"] for row in found}
+    ratio = [calls[m] for m in ("FA", "stochastic FA", OURS) if m in calls]
+    return " : ".join(map(str, ratio))
+
+
+def _by_group(out: Console, rows: Rows, dtype: str, full: bool) -> Table:
+    bounds = sorted({row["bound"] for row in rows})
+    title = f"Relative equivariance error in {dtype}, the worst; bound {' or '.join(f'{b:.0e}' for b in bounds)}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("group", no_wrap=True)
+    table.add_column("clouds")
+    if full:
+        table.add_column("cloud, backbone")
+    methods = shown_methods(out, rows)
+    _columns(table, methods)
+    table.add_column("frame", justify="right")
+    table.add_column("passes", justify="right", no_wrap=True)
+
+    def line(names: list[str], found: Rows) -> None:
+        cells = [cell(out, worst(r for r in found if r["method"] == m)) for m in methods]
+        size = max((r["frame_size"] for r in found if r["method"] == OURS), default=0)
+        table.add_row(*names, *cells, short(size), _passes(found))
+
+    previous: str | None = None
+    for (group, data), panel in groupby(rows, key=lambda r: (r["group"], r["data"])):
+        found = list(panel)
+        kind = "" if found[0]["paper"] else "degenerate"
+        if previous is not None and kind != previous:
+            table.add_section()
+        previous = kind
+        clouds = len({r["cloud"] for r in found})
+        name = data if clouds == 1 else f"{data}, {clouds} kinds"
+        if not full:
+            line([group, name], found)
+            continue
+        for key in dict.fromkeys((r["cloud"], r["backbone"]) for r in found):
+            line([group, data, ", ".join(key)], [r for r in found if (r["cloud"], r["backbone"]) == key])
+    return table
+
+
+def _by_cloud(out: Console, rows: Rows, dtype: str) -> Table:
+    """Methods are compared on the groups that all of them serve; ours has a column for the others."""
+    common = {row["group"] for row in rows if row["method"] == "FA"}
+    groups = [group for group in dict.fromkeys(row["group"] for row in rows) if group in common]
+    title = f"Degenerate clouds and graphs in {dtype}: the worst"
+    title += f" over {', '.join(groups)}; last column: over all other groups" if groups else ""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("cloud", no_wrap=True)
+    methods = shown_methods(out, rows)
+    _columns(table, methods)
+    if groups:
+        table.add_column("other groups", justify="right", no_wrap=True)
+    for cloud in dict.fromkeys(row["cloud"] for row in rows):
+        found = [row for row in rows if row["cloud"] == cloud]
+        compared = [row for row in found if row["group"] in common] or found
+        others = [row for row in found if row not in compared and row["method"] == OURS]
+        cells = [cell(out, worst(r for r in compared if r["method"] == m)) for m in methods]
+        table.add_row(cloud, *cells, *([cell(out, worst(others))] if groups else []))
+    return table
+
+
+def _by_method(out: Console, rows: Rows) -> Table:
+    dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
+    table = Table(title="All rows", box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("method")
+    for name in ("within the bound", "of rows", *(f"worst, {dtype}" for dtype in dtypes), "passes in 3-D"):
+        table.add_column(name, justify="right")
+    for method in METHODS:
+        found = [row for row in rows if row["method"] == method]
+        if not found:
+            continue
+        passes = {row["passes"] for row in found if row["group"] in ("O(3)", "E(3)")}
+        table.add_row(
+            Text(method, "bold" if method == OURS else ""),
+            str(sum(row["passed"] for row in found)),
+            str(len(found)),
+            *(cell(out, worst(row for row in found if row["dtype"] == dtype)) for dtype in dtypes),
+            ", ".join(map(str, sorted(passes))),
+        )
+    return table
+
+
+def verdict(rows: Rows) -> tuple[bool, str]:
+    """Whether ours is within the bound everywhere, and that in words."""
+    ours = [row for row in rows if row["method"] == OURS]
+    failed = [row for row in ours if not row["passed"]]
+    if not failed:
+        return True, f"{OURS}: all {len(ours)} rows within the bound"
+    row = worst(failed)
+    assert row is not None
+    where = f"{row['group']}, {row['cloud']}, {row['backbone']}, {row['dtype']}"
+    return False, f"{OURS}: {len(failed)} of {len(ours)} rows above the bound, the worst {row['worst']:.1e} on {where}"
+
+
+def cost_tables(out: Console, rows: Rows) -> None:
+    """Print the tables of ``minframe bench``."""
+    for sweep, group in groupby(rows, key=lambda r: r["sweep"]):
+        found = list(group)
+        title = f"{sweep}: time over the plain backbone, median and quartiles"
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        table.add_column("case", no_wrap=True)
+        methods = list(dict.fromkeys(row["method"] for row in found))
+        for method in methods:
+            table.add_column(method, justify="right", no_wrap=True, style="bold" if method == OURS else None)
+        table.add_column("plain", justify="right", no_wrap=True)
+        for case in dict.fromkeys(row["case"] for row in found):
+            at = {row["method"]: row for row in found if row["case"] == case}
+            cells = [_ratio(at[m]) if m in at else "" for m in methods]
+            table.add_row(case, *cells, _time(next(iter(at.values()))["plain_seconds"]))
+        out.print(table)
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    return f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+def _time(seconds: float) -> str:
+    for unit, name in ((1, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 1e-6:.3g} us"

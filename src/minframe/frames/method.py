@@ -1,0 +1,62 @@
+"""What the methods share: where their randomness comes from, and how they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from minframe.groups.base import Group
+
+
+@dataclass(frozen=True, repr=False)
+class Method:
+    """A way to choose frames: ``method(group, cloud)`` gives one frame, or several whose results are averaged.
+
+    Args:
+        seed: makes the sequence of random choices reproducible. Each call goes on where the last one stopped.
+        generator: the same with a generator of your own. Without either, that of PyTorch is used.
+    """
+
+    seed: int | None = field(default=None, kw_only=True)
+    generator: torch.Generator | None = field(default=None, kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.seed is None:
+            return
+        if self.generator is not None:
+            raise ValueError("give seed= or generator=, not both")
+        object.__setattr__(self, "generator", torch.Generator().manual_seed(self.seed))
+
+    def __repr__(self) -> str:
+        shown = [f for f in fields(self) if f.name != "generator" and getattr(self, f.name) != f.default]
+        shown.sort(key=lambda f: f.name == "seed")
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
+
+    def _source(self, device: torch.device) -> torch.device:
+        """Where random numbers for that device are drawn."""
+        return device if self.generator is None else self.generator.device
+
+    def _uniform(self, *shape: int, device: torch.device) -> Tensor:
+        """Random numbers from 0 to 1, in float64."""
+        drawn = torch.rand(*shape, dtype=torch.float64, device=self._source(device), generator=self.generator)
+        return drawn.to(device)
+
+    def _normal(self, *shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Standard normal numbers."""
+        return torch.randn(*shape, dtype=dtype, device=self._source(device), generator=self.generator).to(device)
+
+    def _unable(self, group: Group, serves: str) -> ValueError:
+        """That this method has no frame for a group."""
+        return ValueError(f"mf.frames.{self!r} serves {serves}, not {group}: use mf.frames.Minimal(), which serves all")
+
+
+def check_samples(samples: object, name: str) -> None:
+    """A number of samples is an integer, at least one."""
+    if not isinstance(samples, int) or isinstance(samples, bool):
+        raise TypeError(f"{name} needs an integer number of samples, got {samples!r}")
+    if samples < 1:
+        raise ValueError(f"{name} needs at least one sample, got {samples}")

@@ -1,0 +1,129 @@
+"""What groups of matrices and shifts share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud
+from minframe.errors import check_cloud, check_core
+from minframe.frame import Frame, LinearFrame
+from minframe.groups.base import Group, Input
+from minframe.linalg.action import behind_batch, narrow, transform
+from minframe.ragged import Layout, layout_of
+from minframe.types import LINEAR_TYPES
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
+
+    Attributes:
+        cloud: with the origin that is taken.
+        matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
+        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+    """
+
+    cloud: Cloud
+    matrix: Tensor | None
+    blocks: Sequence[slice] | None
+
+
+class _Coordinates(Group):
+    """Not fields of every group: some compute them."""
+
+    #: length of the coordinate axis
+    d: int
+    #: whether it acts on complex numbers
+    complex: bool = False
+
+
+@dataclass(frozen=True)
+class LinearGroup(_Coordinates):
+    """A group that acts on coordinates, by a matrix, by a shift or by both.
+
+    With ``permutation_invariant=True`` frames do not depend on the order of the rows, so that a backbone that respects
+    permutations keeps doing so inside ``Equivariant``; see ``permutation.invariant``.
+    """
+
+    permutation_invariant: bool = field(default=False, kw_only=True)
+
+    types = LINEAR_TYPES
+    frame_types = ("point", "vector")
+
+    @abstractmethod
+    def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The matrix and the shift by which an element acts on points; ``None`` for one that the group lacks."""
+
+    @abstractmethod
+    def assemble(self, linear: Tensor | None, shift: Tensor | None) -> Tensor:
+        """The element with these parts."""
+
+    @abstractmethod
+    def row_frame(self, cloud: Cloud) -> LinearFrame:
+        """The minimal frame that the inputs of a cloud determine together, rows taken in the order they have."""
+
+    @abstractmethod
+    def reduction(self, cloud: Cloud) -> Reduction:
+        """What is left of the cloud to know but for compact groups; without derivatives."""
+
+    def frame_of(self, cloud: Cloud) -> Frame:
+        if not self.permutation_invariant:
+            return self.row_frame(cloud)
+        from minframe.permutation.invariant import invariant_frame
+
+        return invariant_frame(self, cloud)
+
+    def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
+        kind = self.type(type)
+        linear, shift = self.parts(g)
+        if kind.order or kind.parity:
+            batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
+            self._check_element(linear, shift)
+            check_core(x, kind.order, self.d, type, "x", batch, self.complex)
+        det = torch.linalg.det(linear) if kind.parity and linear is not None else None
+        matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
+        y = transform(x, kind, matrix, det)
+        if shift is not None and kind.affine:
+            y = y + behind_batch(shift, y, 1)
+        return narrow(y, x.dtype)
+
+    def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
+        fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)
+        if not (fits and (shift is None or shift.shape[-1] == self.d)):
+            part = linear if linear is not None else shift
+            assert part is not None
+            raise ValueError(f"g is no element of {self}: the shape of its action is {tuple(part.shape)}")
+
+    def cloud(
+        self,
+        inputs: Sequence[Input],
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        names: tuple[str, str] = ("mask", "batch"),
+    ) -> Cloud:
+        self.check_frame_types([type for _, _, type in inputs])
+        reference = inputs[0].x
+        for name, x, _ in inputs:
+            if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
+                check_cloud(x, self.d, self, name, self.complex)
+        layout = layout_of(reference, mask, batch, names)
+        for name, x, type in inputs[1:]:
+            self.check(x, type, name, layout)
+        typed = [(layout.clean(x, 1), self.type(type)) for _, x, type in inputs]
+        return Cloud(typed, layout, name=", ".join(name for name, _, _ in inputs))
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
+        kind = self.type(type)
+        if kind.order or kind.parity:
+            check_core(x, kind.order, self.d, type, name, layout.leading, self.complex)
+
+
+def described(group: LinearGroup, *arguments: object) -> str:
+    """What a group calls itself."""
+    options = ["permutation_invariant=True"] if group.permutation_invariant else []
+    return f"{type(group).__name__}({', '.join(map(str, [*arguments, *options]))})"

@@ -1,0 +1,168 @@
+"""Permutations of rows and of the nodes of graphs: S()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud, Relations
+from minframe.frame import Frame
+from minframe.groups.base import Group, Input
+from minframe.groups.linear import LinearGroup
+from minframe.permutation.action import inverse, move
+from minframe.permutation.backend import DEFAULT, installed_version
+from minframe.permutation.frame import PermutationFrame
+from minframe.permutation.relations import coloured, rows_layout, smallest_gap
+from minframe.permutation.sparse import sparse_cloud, sparse_frame
+from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry, Symmetry
+from minframe.ragged import Layout, Ragged
+from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
+
+if TYPE_CHECKING:
+    from minframe.groups.product import Product
+
+
+@dataclass(frozen=True, repr=False)
+class S(Group):
+    """All permutations of the rows of a cloud, or of the nodes of a graph; an element is a tensor ``(*batch, n)``.
+
+    An element ``g`` takes row ``i`` to row ``g[i]``. Rows are sorted, lexicographically. Graphs are brought into a
+    canonical order by colour refinement, and by a library for canonical labelling where that leaves ties. Numbers are
+    compared exactly: permutations do not change them.
+
+    Types: ``"node"`` ``(*batch, n, c)``; ``"edge"`` ``(*batch, n, n)`` or ``(*batch, n, n, c)``, directed or not, with
+    self-loops on the diagonal and 0 for no edge; ``"scalar"``. Graphs too large for that are listed as in PyTorch
+    Geometric: ``"edge_index"`` ``(2, E)`` and ``"edge_attr"`` ``(E,)`` or ``(E, c)``.
+
+    >>> import torch, minframe as mf
+    >>> path, wheel = torch.eye(4).roll(1, 0), torch.ones(4, 4)
+    >>> mf.S().frame(torch.stack([path + path.mT, wheel]), type="edge").size
+    [8, 24]
+    >>> mf.S() * mf.O(3)
+    S() * O(3)
+
+    Args:
+        backend: ``"igraph"`` or ``"pynauty"``, for what colour refinement leaves tied. The canonical order depends on
+            it, and on its version.
+        rtol: weights that differ by less, relative to the largest, are taken for equal; for computed weights.
+        directed: ``False`` declares that edges have no direction, and makes asymmetric ones an error.
+    """
+
+    backend: str = DEFAULT
+    rtol: float = 0.0
+    directed: bool | None = None
+
+    types = PERMUTATION_TYPES
+    frame_types = ("node", "point", "edge", "edge_index", "edge_attr")
+
+    def __repr__(self) -> str:
+        options = {"backend": DEFAULT, "rtol": 0.0, "directed": None}
+        named = [f"{k}={getattr(self, k)!r}" for k, default in options.items() if getattr(self, k) != default]
+        return f"S({', '.join(named)})"
+
+    def __mul__(self, other: object) -> Product:
+        from minframe.groups.product import Product
+
+        if not isinstance(other, LinearGroup):
+            raise TypeError(f"S() can be multiplied with a linear group such as mf.O(3), got {other!r}")
+        return Product(self, other)
+
+    __rmul__ = __mul__
+
+    @property
+    def labelling(self) -> str | None:  # type: ignore[override]
+        return installed_version(self.backend)
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Uniform permutations of ``n`` rows, ``(*batch, n)``; ``dtype`` is ignored, they are integers."""
+        if n is None:
+            raise ValueError("S() needs to know how many rows to permute: random(*batch, n=...)")
+        return torch.rand(*batch, n, dtype=torch.float64, device=device, generator=generator).argsort(-1)
+
+    def inverse(self, g: Tensor) -> Tensor:
+        return inverse(g)
+
+    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+        return g.gather(-1, h) if g.ndim == h.ndim else g[..., h] if h.ndim == 1 else g[h]
+
+    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+        return (g.sort(-1)[0] == torch.arange(g.shape[-1], device=g.device)).all(-1)
+
+    def act(self, g: Tensor, x: Tensor, type: str = "node") -> Tensor:
+        kind = self.type(type)
+        if kind is EDGE_INDEX:
+            return g[x]
+        if g.ndim == 1 and kind.nodes:  # one permutation for all
+            lead = tuple(x.shape[: x.ndim - 1 - kind.nodes])
+            if x.shape[0] != g.shape[0]:
+                g = g.expand(*lead, -1)
+        if kind.nodes and tuple(x.shape[: g.ndim]) != tuple(g.shape):
+            raise ValueError(
+                f"x of type {type!r} must have shape ({', '.join(map(str, g.shape))}, ...), as the element has, got {tuple(x.shape)}"
+            )
+        return move(g, x, kind.nodes)
+
+    def cloud(
+        self,
+        inputs: Sequence[Input],
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        names: tuple[str, str] = ("mask", "batch"),
+    ) -> Cloud:
+        by_type: dict[str, list[Input]] = {}
+        for item in inputs:
+            if not isinstance(item.x, Tensor):
+                raise TypeError(f"{item.name} must be a torch.Tensor, got {item.x.__class__.__name__}")
+            by_type.setdefault(self.type(item.type).name, []).append(item)
+        nodes, edges = by_type.get("node", []), by_type.get("edge", [])
+        index, attr = by_type.get("edge_index", []), by_type.get("edge_attr", [])
+        if index or attr:
+            return sparse_cloud(nodes, edges, index, attr, mask, batch, names)
+        layout = rows_layout([i[:2] for i in nodes], [i[:2] for i in edges], mask, batch, names)
+        for name, x, type in inputs:
+            self.check(x, type, name, layout)
+        relations = Relations([x for _, x, _ in nodes], [x for _, x, _ in edges])
+        return Cloud([], layout, name=", ".join(name for name, _, _ in inputs), relations=relations)
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
+        kind = self.type(type)
+        if kind.nodes == 0:
+            return
+        rows = layout.rows_shape
+        if kind.nodes == 2 and isinstance(layout, Ragged):
+            raise ValueError(
+                f"{name} of type 'edge' has no place beside a batch vector: list the edges as 'edge_index' (2, E), "
+                "or pad the graphs to one size and give a mask"
+            )
+        want = (*rows, rows[-1]) if kind.nodes == 2 else rows
+        if (
+            not isinstance(x, Tensor)
+            or tuple(x.shape[: len(want)]) != want
+            or (x.ndim > len(want) + 1 and kind.nodes == 2)
+        ):
+            got = tuple(x.shape) if isinstance(x, Tensor) else x.__class__.__name__
+            raise ValueError(f"{name} of type {type!r} must have shape ({', '.join(map(str, want))}, ...), got {got}")
+
+    def frame_of(self, cloud: Cloud) -> Frame:
+        relations, layout = cloud.relations, cloud.layout
+        assert relations is not None
+        if relations.edge_index is not None:
+            return sparse_frame(self, cloud)
+        colours, edges, mask = coloured(relations, layout, self.rtol, self.directed, cloud.name)
+        symmetry: Symmetry
+        if edges is None:
+            symmetry = RowSymmetry(colours, mask)
+        else:
+            symmetry = GraphSymmetry(colours, edges, mask, self.backend)
+        return PermutationFrame(self, layout, symmetry, lambda: smallest_gap(relations, layout))

@@ -1,0 +1,115 @@
+"""Products of permutations with a linear group: S() * O(3) and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud, Relations
+from minframe.frame import Frame
+from minframe.groups.base import Group, Input
+from minframe.groups.linear import LinearGroup
+from minframe.groups.permutation import S
+from minframe.permutation.action import move
+from minframe.permutation.invariant import product_frame
+from minframe.permutation.product import Pair
+from minframe.ragged import Layout
+from minframe.types import PRODUCT_TYPES
+
+
+@dataclass(frozen=True, repr=False)
+class Product(Group):
+    """Permutations of the rows together with a ``linear`` group; an element is a pair ``(permutation, linear)``.
+
+    All types of both are known. The axis behind the batch axes is one of rows, and permuted, if it is as long as there
+    are rows; ``"scalar"`` is of the whole sample and stays, ``"node"`` and ``"edge"`` are of rows and pairs of them.
+    """
+
+    permutations: S
+    linear: LinearGroup
+
+    types = PRODUCT_TYPES
+    frame_types = ("point", "vector", "node", "edge")
+
+    def __repr__(self) -> str:
+        return f"{self.permutations} * {self.linear}"
+
+    @property
+    def labelling(self) -> str | None:  # type: ignore[override]
+        return self.permutations.labelling
+
+    @property
+    def d(self) -> int:
+        """Length of the coordinate axis."""
+        return self.linear.d
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+        **options: float,
+    ) -> Pair:
+        permutation = self.permutations.random(*batch, n=n, device=device, generator=generator)
+        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)
+        return Pair(permutation, linear)
+
+    def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:
+        permutation, linear = g
+        kind = self.type(type)
+        if kind.nodes:
+            return self.permutations.act(permutation, x, type)
+        y = self.linear.act(linear, x, type)
+        if kind.name == "scalar":
+            return y
+        if permutation.ndim == 1 and x.ndim >= 2 + kind.order - 1:  # one permutation for all
+            axis = x.ndim - kind.order - 1
+            if x.shape[axis] == permutation.shape[0] and x.shape[0] != permutation.shape[0]:
+                permutation = permutation.expand(*x.shape[:axis], -1)
+        per_row = x.ndim >= permutation.ndim + kind.order and x.shape[: permutation.ndim] == permutation.shape
+        return move(permutation, y, 1) if per_row else y
+
+    def inverse(self, g: Any) -> Pair:
+        return Pair(self.permutations.inverse(g[0]), self.linear.inverse(g[1]))
+
+    def compose(self, g: Any, h: Any) -> Pair:
+        return Pair(self.permutations.compose(g[0], h[0]), self.linear.compose(g[1], h[1]))
+
+    def contains(self, g: Any, atol: float | None = None) -> Tensor:
+        return self.permutations.contains(g[0]) & self.linear.contains(g[1], atol)
+
+    def cloud(
+        self,
+        inputs: Sequence[Input],
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        names: tuple[str, str] = ("mask", "batch"),
+    ) -> Cloud:
+        moving = [i for i in inputs if not self.type(i.type).nodes]
+        self.check_frame_types([i.type for i in inputs])
+        cloud = self.linear.cloud(moving, mask, batch, names)
+        for name, x, type in inputs:
+            self.check(x, type, name, cloud.layout)
+        nodes = [i.x for i in inputs if self.type(i.type).nodes == 1]
+        edges = [i.x for i in inputs if self.type(i.type).nodes == 2]
+        cloud.relations = Relations(nodes, edges)
+        return cloud
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
+        part = self.permutations if self.type(type).nodes else self.linear
+        part.check(x, type, name, layout)
+
+    def check_frame_types(self, names: Sequence[str]) -> None:
+        moving = [name for name in names if not self.type(name).nodes]
+        if not moving:
+            raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs, got {list(names)}")
+        self.linear.check_frame_types(moving)
+
+    def frame_of(self, cloud: Cloud) -> Frame:
+        return product_frame(self, cloud)

@@ -1,0 +1,278 @@
+"""The canonical order of the points of clouds, up to the symmetry of each cloud.
+
+A linear group is first reduced to compact ones (``LinearGroup.reduction``): what is left to know of the points is
+their inner products in a few blocks of coordinates. Then, each step for the samples that the one before left tied:
+
+1. *Invariants*: a few numbers for each point, linear in their number: its length, its components along moments of the
+   cloud. They tell the points of a generic cloud apart.
+2. *Coordinates*: points that are told apart carry axes, and with those come coordinates, which tell other points
+   apart. If the axes are all there are, points still tied coincide.
+3. *Labelling*: the inner products of all points, clustered, are the edges of a complete graph, which is labelled. Its
+   automorphisms are the symmetry of the cloud. Points that coincide are one node, coloured by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Planes
+from minframe.linalg.qr import pivoted_qr
+from minframe.permutation.action import inverse
+from minframe.permutation.cluster import classes_of, combine
+from minframe.permutation.labelling import labelling
+from minframe.permutation.refine import initial, is_discrete
+from minframe.permutation.separate import separate
+from minframe.ragged import Dense
+
+SAFE = 16  # times the rounding of a length: what inner products may differ by and be the same
+STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
+QUICK = 64  # points, up to which sorting by length is tried first
+
+
+@dataclass(frozen=True, slots=True)
+class PointSet:
+    """A batch of clouds, reduced.
+
+    Attributes:
+        rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
+        fixed: ``(B, m, d)``, vectors that belong to no point.
+        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        noise: ``(B, 1)``, rounding of the rows.
+        colours: ``(B, n)``, what else tells points apart.
+        edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
+        mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
+        tolerance: relative, below which a dimension is none.
+    """
+
+    rows: Tensor
+    fixed: Tensor
+    blocks: Sequence[slice] | None
+    noise: Tensor
+    colours: Tensor | None
+    edges: Tensor | None
+    mask: Tensor | None
+    tolerance: float
+
+    def select(self, samples: Tensor) -> PointSet:
+        """Some of the samples."""
+
+        def of(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[samples]
+
+        return PointSet(
+            self.rows[samples],
+            self.fixed[samples],
+            self.blocks,
+            self.noise[samples],
+            of(self.colours),
+            of(self.edges),
+            of(self.mask),
+            self.tolerance,
+        )
+
+    def start(self) -> Tensor:
+        """Cells of points of one colour, padding last, ``(B, n)``."""
+        colours = self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64) if self.colours is None else self.colours
+        return initial(colours, torch.zeros_like(colours), self.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What is known about the order of points.
+
+    Attributes:
+        order: ``(B, n)``, the point at each position, padding last.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
+        owner: ``(k,)``, the sample of each, ascending.
+    """
+
+    order: Tensor
+    twins: Tensor
+    generators: Tensor
+    owner: Tensor
+
+
+def _real(x: Tensor) -> Tensor:
+    """Channels ``(..., k)`` as real ones."""
+    return torch.view_as_real(x).flatten(-2) if x.is_complex() else x
+
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """Inner products ``(B, n, p, q)`` of rows ``(B, n, p, d)`` and ``(B, n | 1, q, d)``."""
+    return (a.unsqueeze(-2).conj() * b.unsqueeze(-3)).sum(-1)
+
+
+def _lengths(points: PointSet) -> Tensor:
+    """Squared lengths of the first vectors in the first block, ``(B, n)``."""
+    assert points.blocks is not None
+    return points.rows[..., 0, points.blocks[0]].abs().square().sum(-1)
+
+
+def _invariants(points: PointSet) -> Tensor:
+    """A few invariants of each point, ``(B, n, k)``, none of much more than one."""
+    if points.blocks is None:
+        return _real(points.rows.flatten(-2))
+    found = []
+    n = points.rows.shape[1]
+    for block in points.blocks:
+        y, fixed = points.rows[..., block], points.fixed[..., block].unsqueeze(1)
+        lengths = y.abs().square().sum(-1)
+        odd = (y * lengths.unsqueeze(-1)).sum((1, 2)) / n  # a vector
+        flat = y.flatten(1, 2)
+        scatter = flat.mT @ flat.conj() / n
+        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
+        pairs = _products(y, y)
+        upper = torch.triu_indices(*pairs.shape[-2:], device=y.device)
+        found += [
+            _real(pairs[..., upper[0], upper[1]]),
+            _real(_products(y, odd[:, None, None]).flatten(-2)),
+            even.real if even.is_complex() else even,
+            _real(_products(y, fixed).flatten(-2)),
+        ]
+    return torch.cat(found, -1)
+
+
+def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
+    layout = Dense((rows.shape[0],), rows.shape[1])
+    found = pivoted_qr(Planes.of(rows, layout, tolerance, tolerance, "x"), False)
+    return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
+
+
+def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates ``(B, n, k)`` on the axes carried by points that are alone, and whether these are all axes."""
+    assert points.blocks is not None
+    order = cells.argsort(dim=-1, stable=True)
+    size = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
+    alone = size == 1 if points.mask is None else (size == 1) & points.mask
+    sample = torch.arange(len(order), device=order.device).unsqueeze(-1)
+    ordered = (points.rows * alone[..., None, None])[sample, order].flatten(1, 2)
+    found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
+    for block in points.blocks:
+        fixed = points.fixed[..., block]
+        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), STURDY)
+        _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
+        complete = complete & (rank == most)
+        found.append(_real((points.rows[..., block] @ axes.unsqueeze(1)).flatten(-2)))
+    return torch.cat(found, -1), complete
+
+
+def _twins(cells: Tensor) -> Tensor:
+    """The first point of each point's cell."""
+    n = cells.shape[-1]
+    number = torch.arange(n, device=cells.device).expand(cells.shape)
+    return torch.full_like(cells, n).scatter_reduce(-1, cells, number, "amin").gather(-1, cells)
+
+
+def _alone(cells: Tensor, mask: Tensor | None) -> Tensor:
+    """Cells in which padding is told apart."""
+    if mask is None:
+        return cells
+    return torch.where(mask, cells, cells + (~mask).cumsum(-1) - 1)
+
+
+def order_points(points: PointSet, backend: str) -> Ordering:
+    """Order a batch of clouds."""
+    b, n = points.rows.shape[:2]
+    device = points.rows.device
+    none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    cells, tolerance = points.start(), SAFE * points.noise
+    todo = torch.arange(b, device=device)
+    if n <= QUICK and points.blocks is not None and points.colours is None and points.mask is None:
+        lengths, order = _lengths(points).sort(-1)
+        apart = (lengths.diff(dim=-1) > tolerance).all(-1)
+        if bool(apart.all()):
+            return Ordering(order, torch.arange(n, device=device).expand(order.shape), *none)
+        cells = torch.where(apart.unsqueeze(-1), inverse(order), cells)
+        todo = (~apart).nonzero().squeeze(-1)
+    left = points.select(todo)
+    some = separate(_invariants(left), cells[todo], tolerance[todo])
+    cells[todo] = some
+    if points.blocks is not None:
+        tied = ~is_discrete(some, left.mask)
+        todo, left, some = todo[tied], left.select(tied), some[tied]
+        complete = torch.zeros_like(todo, dtype=torch.bool)
+        while todo.shape[0]:
+            values, complete = _coordinates(left, some)
+            new = separate(values, some, tolerance[todo] * (2 / STURDY))
+            if torch.equal(new, some):
+                break
+            some = new
+        cells[todo] = some
+        if points.edges is not None:  # points that coincide may have different edges
+            complete = is_discrete(some, left.mask)
+        todo, left, some = todo[~complete], left.select(~complete), some[~complete]
+    cells = _alone(cells, points.mask)
+    order, twins = cells.argsort(dim=-1, stable=True), _twins(cells)
+    if points.blocks is None or not todo.shape[0]:
+        return Ordering(order, twins, *none)
+    symmetric = _label(left, some, backend)
+    order[todo], twins[todo] = symmetric.order, symmetric.twins
+    return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
+
+
+def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
+    """Order clouds by labelling their inner products."""
+    assert points.blocks is not None
+    n = cells.shape[-1]
+    tolerance = SAFE * points.noise.unsqueeze(-1)
+    same = (points.rows.unsqueeze(1) - points.rows.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
+    same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
+    if points.mask is not None:
+        same &= points.mask.unsqueeze(-1)
+    if points.edges is not None:  # which may tell them apart
+        same.zero_()
+    same |= torch.eye(n, dtype=torch.bool, device=same.device)
+    twins, number = same.max(-1)[1], same.sum(-1)  # the first of equal values is returned
+    index = torch.arange(n, device=cells.device)
+    single = twins == index if points.mask is None else (twins == index) & points.mask
+    channels = []
+    for block in points.blocks:
+        y = points.rows[..., block]
+        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
+        channels += list(_real(gram).unbind(-1))
+    # All entries of one channel are clustered together, the smallest standing in for what is not to count.
+    pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
+    classes = [
+        classes_of(
+            torch.where(pairs, k, torch.where(pairs, k, torch.inf).amin((-2, -1), keepdim=True)).flatten(1),
+            tolerance[..., 0],
+        )
+        for k in channels
+    ]
+    if points.edges is not None:
+        classes.append(classes_of(torch.where(pairs, points.edges, 0).flatten(1), 0.0))
+    edges = (combine(torch.stack(classes, -1)) + 1).view(-1, n, n) * pairs
+    colours = cells * (n + 1) + number
+    found = labelling(colours, edges, single, backend)
+    position = inverse(found.order.to(cells.device)).gather(-1, twins)  # of the one that stands for each point
+    if points.mask is not None:
+        position = torch.where(points.mask, position, n)
+    order = position.argsort(dim=-1, stable=True)
+    return Ordering(order, twins, _with_twins(found.generators, found.owner, twins.cpu(), order.cpu()), found.owner)
+
+
+def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor) -> Tensor:
+    """Permutations of points that stand for others, extended to those: the k-th of a set goes to the k-th."""
+    twins, order = twins[owner], order[owner]
+    place = inverse(order)  # sets stand together, in the order of their members
+    image = generators.gather(-1, twins)
+    return order.gather(-1, place.gather(-1, image) + place - place.gather(-1, twins))
+
+
+def order_margin(points: PointSet) -> Tensor:
+    """Half of the smallest difference of lengths by which points are told apart, ``(B,)``, relative to the longest."""
+    if points.blocks is None:
+        lengths = points.rows.abs().flatten(2).amax(-1)
+    else:
+        lengths = _lengths(points).sqrt()
+    if points.mask is not None:
+        lengths = torch.where(points.mask, lengths, torch.nan)
+    gap = lengths.sort(-1)[0].diff(dim=-1)
+    gap = torch.where(gap > SAFE * points.noise, gap, torch.inf)
+    return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(lengths[:, 0], torch.inf)

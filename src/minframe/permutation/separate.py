@@ -1,0 +1,48 @@
+"""Nodes told apart by real invariants: cells that are split at gaps.
+
+Sorting n points by one invariant swaps two of them whenever rounding exceeds their difference, and with n^2 pairs some
+two are always close. So a cell is not sorted but cut, at a large gap somewhere in the middle of it, and its halves are
+cut by the next invariant. Each of about n cuts is safe by the size of a large gap in a small cell, not of the smallest
+gap of all: for 1,000 points this makes a flip by rounding some hundred times as rare.
+
+Cells are numbered as by ``refine``: by the number of nodes in front. Where every gap is within the tolerance a cell is
+left whole.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+ENOUGH = 0.713  # of the largest gap: the first such gap is taken, so that equal gaps make no difference
+
+
+def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
+    """Cut every cell once, where ``values`` ``(B, n)`` allow it. ``tolerance`` ``(B, 1)``."""
+    n = cells.shape[-1]
+    order = values.argsort(-1)
+    order = order.gather(-1, cells.gather(-1, order).argsort(dim=-1, stable=True))
+    cell, value = cells.gather(-1, order), values.gather(-1, order)
+    index = torch.arange(n, device=cells.device).expand(cells.shape)
+    within = index - cell
+    sizes = torch.zeros_like(cells).scatter_add(-1, cell, torch.ones_like(cell)).gather(-1, cell)
+    gap = value.diff(dim=-1, prepend=value[..., :1]).masked_fill(within == 0, 0.0)
+    gap = torch.where(gap > tolerance, gap, 0.0)
+    middle = torch.where((3 * within >= sizes) & (3 * within <= 2 * sizes), gap, 0.0)
+    best = torch.zeros_like(gap).scatter_reduce(-1, cell, middle, "amax").gather(-1, cell)
+    anywhere = torch.zeros_like(gap).scatter_reduce(-1, cell, gap, "amax").gather(-1, cell)
+    gap, best = torch.where(best > 0, middle, gap), torch.where(best > 0, best, anywhere)
+    candidate = torch.where((gap >= ENOUGH * best) & (best > 0), index, n)
+    start = torch.full_like(cell, n).scatter_reduce(-1, cell, candidate, "amin").gather(-1, cell)
+    return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell))
+
+
+def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
+    """Cells ``(B, n)`` cut at gaps of the invariants ``values`` ``(B, n, k)`` above ``tolerance`` ``(B, 1)``."""
+    channels = values.unbind(-1)
+    quiet = turn = 0
+    while quiet < len(channels):
+        new = _cut(channels[turn % len(channels)], cells, tolerance)
+        quiet = quiet + 1 if torch.equal(new, cells) else 0
+        cells, turn = new, turn + 1
+    return cells
