@@ -1,6 +1,6 @@
 """Exact equivariance for any PyTorch backbone, at the cost of one forward pass."""
 
-from minframe import forms, frames, testing
+from minframe import forms, frames, graph, testing
 from minframe.canonical import canonicalize
 from minframe.errors import unchecked
 from minframe.frame import Frame
@@ -22,6 +22,7 @@ from minframe.groups import (
     Translation,
     U,
 )
+from minframe.point_group import point_group
 from minframe.wrap import Equivariant, Invariant
 
 __version__ = "0.1.0"
@@ -49,6 +50,8 @@ __all__ = [
     "canonicalize",
     "forms",
     "frames",
+    "graph",
+    "point_group",
     "testing",
     "unchecked",
 ]

@@ -18,10 +18,15 @@ import torch
 from torch import Tensor
 
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
-from minframe.groups.base import Group
+from minframe.groups.base import Group, Input
+from minframe.groups.linear import LinearGroup
+from minframe.groups.permutation import S
+from minframe.groups.product import Product
 from minframe.linalg.action import wide
-from minframe.ragged import Dense, Layout, layout_of
+from minframe.permutation.action import inverse, move
+from minframe.ragged import Dense, Layout
 from minframe.signature import Path, Signature, leaves, map_typed
+from minframe.types import EDGE_ATTR, EDGE_INDEX
 from minframe.wrap import Equivariant
 
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -68,10 +73,9 @@ def equivariance_error(
     worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
     plain = call.run(None, None)
     for _ in range(elements):
-        g = call.random_element(generator, element_options or {})
-        order = torch.randperm(call.rows, generator=generator) if permute else None
-        moved = call.run(g, order)
-        worst = torch.maximum(worst, call.compare(plain, moved, g, order))
+        permutation, g = call.random_element(generator, element_options or {}, permute)
+        moved = call.run(g, permutation)
+        worst = torch.maximum(worst, call.compare(plain, moved, g, permutation))
     return worst
 
 
@@ -97,7 +101,7 @@ def assert_equivariant(
     kwargs = {k: v for k, v in options.items() if k not in own}
     call = _Call(model, group, args, kwargs, options.get("inputs"), options.get("outputs"))
     if rtol is None:
-        rtol = RTOL[call.cloud.dtype]
+        rtol = RTOL[call.dtype]
     for name, change in DEGENERATIONS.items() if degenerate else [("given", lambda x: x)]:
         new_args, new_kwargs = call.with_clouds(change)
         error = equivariance_error(model, group, *new_args, **{**options, **new_kwargs})
@@ -128,43 +132,74 @@ class _Call:
         signature = wrapped.signature if wrapped else Signature.of(model)
         names = [signature.name(i) for i in range(len(args))]
         self.model, self.group, self.positional = model, group, names
+        self.linear = group.linear if isinstance(group, Product) else group if isinstance(group, LinearGroup) else None
+        self.permutes = not isinstance(group, LinearGroup)
         self.values = dict(zip(names, args, strict=True)) | kwargs
         inputs = (wrapped.inputs if wrapped else "point") if inputs is None else inputs
         self.inputs = inputs if isinstance(inputs, dict) else {signature.name(0): inputs}
         self.outputs = (wrapped.outputs if wrapped else "point") if outputs is None else outputs
         self.ragged = (wrapped.mask, wrapped.batch) if wrapped else ("mask", "batch")
-        self.cloud = self._first_cloud()
-        self._wide = torch.promote_types(self.cloud.dtype, torch.float64)
+        found = self._determining()
+        self.cloud = found[0].x
+        numbers = [i.x.dtype for i in found if i.x.is_floating_point() or i.x.is_complex()]
+        self.dtype = numbers[0] if numbers else torch.get_default_dtype()
+        self._wide = torch.promote_types(self.dtype, torch.float64)
         mask, batch = (self.values.get(name) if name else None for name in self.ragged)
-        self.layout: Layout = layout_of(self.cloud, mask, batch)
-        self.rows = self.layout.length
+        self.layout: Layout = group.cloud(found, mask, batch).layout
 
-    def _first_cloud(self) -> Tensor:
-        found: list[tuple[str, Tensor]] = []
+    def _determining(self) -> list[Input]:
+        """The inputs that a frame would be taken of."""
+        found: list[Input] = []
         for name, types in self.inputs.items():
-            map_typed(lambda _, type, x: found.append((type, x)), types, self.values.get(name), (name,), strict=False)
-        clouds = [x for wanted in ("point", "vector") for type, x in found if type == wanted]
+            map_typed(
+                lambda path, type, x: found.append(Input(".".join(path), x, type)),
+                types,
+                self.values.get(name),
+                (name,),
+                strict=False,
+            )
+        wanted = self.group.frame_types
+        clouds = sorted((i for i in found if i.type in wanted), key=lambda i: wanted.index(i.type))
         if not clouds:
-            raise ValueError(f"no 'point' or 'vector' among the inputs to move: {dict(leaves(self.inputs))}")
-        return clouds[0]
+            kinds = " or ".join(repr(t) for t in wanted)
+            raise ValueError(f"no {kinds} among the inputs to move: {dict(leaves(self.inputs))}")
+        return clouds
 
-    def random_element(self, generator: torch.Generator | None, options: dict[str, Any]) -> Tensor:
-        """One element per sample, its translation in units of the size of the cloud, which an outlier does not set."""
-        g = self.group.random(
-            *self.layout.batch_shape, dtype=self._wide, device=self.cloud.device, generator=generator, **options
+    def random_element(
+        self, generator: torch.Generator | None, options: dict[str, Any], permute: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """One element per sample, as a permutation and one of the linear group.
+
+        Its translation is in units of the size of the cloud, which an outlier does not set. Without a group of
+        permutations all samples are permuted in the same way.
+        """
+        permutation = None
+        shape, device = self.layout.rows_shape, self.cloud.device
+        if self.permutes:
+            permutation = S().random(*shape[:-1], n=shape[-1], device=device, generator=generator)
+        elif permute:
+            permutation = torch.randperm(shape[-1], generator=generator).to(device).expand(shape)
+        if self.linear is None:
+            return permutation, None
+        g = self.linear.random(
+            *self.layout.batch_shape, dtype=self._wide, device=device, generator=generator, **options
         )
-        linear, shift = self.group.parts(g)
+        linear, shift = self.linear.parts(g)
         if shift is None:
-            return g
+            return permutation, g
         rows, layout = self.layout.join([self.layout.clean(self.cloud.detach(), 1)])
         length = torch.linalg.vector_norm(wide(rows), dim=-1)
         log = torch.where(length > 0, length, 1.0).log()
         log, share = layout.mean(torch.stack([log, (length > 0).double()], -1)).unbind(-1)
         size = (log / share.clamp_min(1e-300)).exp()  # geometric mean of the lengths; 1 for a cloud at the origin
-        return self.group.assemble(linear, shift * size.unsqueeze(-1))
+        return permutation, self.linear.assemble(linear, shift * size.unsqueeze(-1))
 
-    def act(self, g: Tensor, x: Tensor, type: str) -> Tensor:
-        return self.group.act(self.layout.for_rows(g, x), wide(x), type) if type != "scalar" else x
+    def act(self, g: Tensor | None, x: Tensor, type: str) -> Tensor:
+        """``x`` moved by an element of the linear group."""
+        kind = self.group.type(type)
+        if g is None or self.linear is None or not (kind.order or kind.parity):
+            return x
+        return self.linear.act(self.layout.for_rows(g, x), wide(x), type)
 
     def with_clouds(self, change: Callable[[Tensor], Tensor]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments with every cloud of points or vectors changed, unless the change does not fit in its dtype."""
@@ -186,30 +221,32 @@ class _Call:
         }
         return self.values | changed
 
-    def run(self, g: Tensor | None, order: Tensor | None) -> Any:
-        """What the model returns for the inputs moved by ``g`` and with their rows in another ``order``."""
+    def run(self, g: Tensor | None, permutation: Tensor | None) -> Any:
+        """What the model returns for the inputs moved by ``g`` and with their rows permuted."""
 
         def moved(_: Path, type: str, x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            moved = x if g is None else self.act(g, x, type).to(x.dtype)
-            return self._reorder(moved, order, self.group.type(type).order)
+            return self._permute(self.act(g, x, type).to(x.dtype), type, permutation)
 
         values = self._map(moved)
         for name in self.ragged:
-            if name is not None and values.get(name) is not None:
-                values[name] = self._reorder(values[name], order, 0)
+            if permutation is not None and name is not None and values.get(name) is not None:
+                values[name] = move(permutation, values[name], 1)
         return self.model(
             *(values[n] for n in self.positional), **{k: v for k, v in values.items() if k not in self.positional}
         )
 
-    def _reorder(self, x: Tensor, order: Tensor | None, core: int) -> Tensor:
-        axis = len(self.layout.batch_shape) if isinstance(self.layout, Dense) else 0
-        if order is None or x.ndim <= axis + core or x.shape[axis] != self.rows:
+    def _permute(self, x: Tensor, type: str, permutation: Tensor | None) -> Tensor:
+        kind, rows = self.group.type(type), self.layout.rows_shape
+        if permutation is None or (self.permutes and kind.name == "scalar"):
             return x
-        return x.index_select(axis, order.to(x.device))
+        if kind is EDGE_INDEX:
+            return permutation[x]
+        per_row = x.ndim >= len(rows) + kind.order and tuple(x.shape[: len(rows)]) == rows
+        return move(permutation, x, kind.nodes or int(per_row and kind is not EDGE_ATTR))
 
-    def compare(self, plain: Any, moved: Any, g: Tensor, order: Tensor | None) -> Tensor:
+    def compare(self, plain: Any, moved: Any, g: Tensor | None, permutation: Tensor | None) -> Tensor:
         """The largest relative error of the outputs of two runs."""
         left: list[tuple[str, Tensor]] = []
         right: list[tuple[str, Tensor]] = []
@@ -224,14 +261,14 @@ class _Call:
 
         map_typed(partial(collect, into=left), self.outputs, plain, ("output",), strict=True)
         map_typed(partial(collect, into=right), self.outputs, moved, ("output",), strict=True)
-        back = None if order is None else order.argsort()
+        back = None if permutation is None else inverse(permutation)
         errors = [
-            self._relative(type, y.detach(), self._reorder(z.detach(), back, self.group.type(type).order), g)
+            self._relative(type, y.detach(), self._permute(z.detach(), type, back), g)
             for (type, y), (_, z) in zip(left, right, strict=True)
         ]
         return torch.stack(errors).amax(0)
 
-    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor) -> Tensor:
+    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor | None) -> Tensor:
         kind = self.group.type(type)
         expected = wide(self.act(g, plain, type))
         difference, scale = self._norm(wide(moved) - expected, kind.order), self._norm(expected, kind.order)
@@ -246,4 +283,6 @@ class _Call:
             flat = self.layout.clean(y, order).reshape(*batch, math.prod(y.shape[len(batch) :]))
             return torch.linalg.vector_norm(flat, dim=-1)
         squares = y.abs().square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
+        if len(y) not in (self.layout.length, self.layout.count):  # of edges: all samples together
+            return squares.sum().sqrt().expand(self.layout.count)
         return squares.new_zeros(self.layout.count).index_add(0, self.layout.owner(y), squares).sqrt()

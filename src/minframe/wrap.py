@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -18,6 +19,20 @@ from minframe.signature import Path, Signature, leaves, map_typed
 
 FrameMethod = Callable[[Group, Cloud], Frame | Sequence[Frame]]
 MINIMAL = Minimal()
+
+
+LABELLING = "labelling"  # the entry of a state dict that names the library of canonical orders
+
+
+def _mismatch(recorded: str | None, present: str | None) -> str | None:
+    """What to say if a model is about to run with canonical orders other than those it was trained with."""
+    if recorded is None or recorded == present:
+        return None
+    return (
+        f"the model was made with the canonical labelling of {recorded}, but here is {present or 'none'}: canonical "
+        "orders differ between libraries and versions, and so would its outputs. Install that version, or choose the "
+        f"library with mf.S(backend=...); to load it all the same, remove {LABELLING!r} from the state dict"
+    )
 
 
 def _mean(results: Sequence[Any]) -> Any:
@@ -98,6 +113,7 @@ class Equivariant(nn.Module):
         for _, name in [*leaves(self.inputs), *leaves(self.outputs, ("outputs",))]:
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
+        self.labelling = group.labelling
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
         """The paths of the inputs that determine the frame, in the order of ``group.frame_types``."""
@@ -191,6 +207,38 @@ class Equivariant(nn.Module):
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
         with torch.no_grad() if self.detach_frame else nullcontext():
             return self.frames(self.group, cloud)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.labelling is not None:  # as a tensor, which every format of checkpoints can hold
+            destination[prefix + LABELLING] = torch.tensor(list(self.labelling.encode()), dtype=torch.uint8)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        recorded = state_dict.get(prefix + LABELLING)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        if recorded is not None:
+            if prefix + LABELLING in unexpected_keys:
+                unexpected_keys.remove(prefix + LABELLING)
+            message = _mismatch(bytes(recorded.tolist()).decode(), self.labelling)
+            if message:
+                error_msgs.append(message)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        message = _mismatch(self.labelling, self.group.labelling)
+        if message:
+            warnings.warn(message, stacklevel=2)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:

@@ -13,6 +13,9 @@ def main() -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(f'minframe: the command line needs {", ".join(missing)}: pip install "minframe[cli]"')
-    from minframe.cli.app import app
+    try:
+        from minframe.cli.app import app
 
-    app()
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -96,7 +96,7 @@ def verify(
     dtypes = list(DTYPES) if dtype == "both" else [dtype]
     configuration = {"group": group, "dtype": dtypes, "quick": quick, "seed": seed}
     record = start("verify", configuration, output, json)
-    work = [(name, panel) for name in dtypes for panel in chosen]
+    work = [(name, panel) for name in dtypes for panel in chosen if name in panel.dtypes]
     try:
         with progress() as bar:
             task = bar.add_task("", total=len(work))
@@ -177,9 +177,10 @@ def start(command: str, configuration: dict[str, Any], output: Path, json: Path 
 
 
 def progress() -> Progress:
-    """A bar on standard error that leaves nothing behind."""
+    """A bar on standard error, if that is a terminal, that leaves nothing behind."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=table.console(stderr=True), transient=True)
+    console = table.console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def finish_early(record: Record) -> None:

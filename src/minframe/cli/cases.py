@@ -21,6 +21,7 @@ from minframe.testing import DEGENERATIONS, particles, polytopes
 
 OURS = "minimal frame"
 HAAR = 8
+MARGIN = 1e-5
 
 
 def _stochastic(group: mf.Group, seed: int) -> Any:
@@ -57,6 +58,7 @@ class Panel:
         methods: names of methods that serve the group.
         paper: whether the paper's appendix has it.
         samples: number of clouds.
+        dtypes: that it is measured in.
         input: type of the clouds.
         output: type of what the backbones return.
     """
@@ -68,6 +70,7 @@ class Panel:
     methods: tuple[str, ...] = NO_AXES
     paper: bool = True
     samples: int = 100
+    dtypes: tuple[str, ...] = ("float64", "float32")
     input: str = "point"
     output: str = "point"
 
@@ -120,6 +123,23 @@ def gaussian(group: mf.Group, n: int, d: int) -> Draw:
 
     def draw(samples: int, generator: torch.Generator) -> dict[str, Tensor]:
         return {"Gaussian": torch.randn(samples, n, d, dtype=number(group, torch.float64), generator=generator)}
+
+    return draw
+
+
+def orderly(group: mf.Group, n: int, d: int) -> Draw:
+    """Coordinates N(0, 1); clouds on which a change by MARGIN could exchange rows are drawn again.
+
+    A frame with one element jumps somewhere, and there the rounding of a float32 input chooses the side.
+    """
+
+    def draw(samples: int, generator: torch.Generator) -> dict[str, Tensor]:
+        x = torch.randn(samples, n, d, dtype=torch.float64, generator=generator)
+        while True:
+            close = torch.as_tensor(group.frame(x).margin) < MARGIN
+            if not bool(close.any()):
+                return {"Gaussian": x}
+            x[close] = torch.randn(int(close.sum()), n, d, dtype=torch.float64, generator=generator)
 
     return draw
 
@@ -206,10 +226,11 @@ def paper_panels(quick: bool) -> Iterator[Panel]:
     for linear in (mf.GL(3), mf.SL(3), mf.U(3), mf.SU(3)):
         yield _clouds(quick, linear, "Gaussian 100 x 3", 100)
     samples = 20 if quick else 100
-    for product in (mf.S() * mf.O(3), mf.S() * mf.Lorentz(4)):
+    # In float32 the rounding of boosted clouds exchanges rows, with any margin that Gaussian clouds have.
+    for product, dtypes in ((mf.S() * mf.O(3), ("float64", "float32")), (mf.S() * mf.Lorentz(4), ("float64",))):
         d = product.d
-        build = partial(set_backbones, d)
-        yield Panel(product, f"Gaussian 32 x {d}", gaussian(product, 32, d), build, NO_AXES, samples=samples)
+        data, draw = f"Gaussian 32 x {d}, margin > {MARGIN:.0e}", orderly(product, 32, d)
+        yield Panel(product, data, draw, partial(set_backbones, d), NO_AXES, samples=samples, dtypes=dtypes)
     for n, weighted in ((128, False), (16, True)):
         data = f"{'weighted' if weighted else 'random'} {n} x {n}"
         draw = graphs(n, weighted)
@@ -235,5 +256,6 @@ def degenerate_panels(quick: bool) -> Iterator[Panel]:
 
 
 def panels(quick: bool) -> list[Panel]:
-    """All of them; ``quick``: with fewer samples."""
-    return [*paper_panels(quick), *degenerate_panels(quick)]
+    """All of them; ``quick``: with fewer samples. Without a library for canonical labelling, none with permutations."""
+    found = [*paper_panels(quick), *degenerate_panels(quick)]
+    return found if mf.S().labelling else [panel for panel in found if "S()" not in str(panel.group)]

@@ -55,6 +55,7 @@ def degenerate_figure(rows: Rows, dtype: str) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.5, 1.8 + 0.26 * len(names)), layout="constrained")
         axis = figure.add_subplot()
+        labelled: set[str] = set()
         for i, method in enumerate(METHODS):
             for filled in (True, False):
                 own = [row for row in rows if row["method"] == method and (row["group"] in common) == filled]
@@ -62,6 +63,9 @@ def degenerate_figure(rows: Rows, dtype: str) -> Figure:
                 if worst:
                     height = [names.index(name) + (i - 2.5) * 0.1 for name in worst]
                     style = look(method) | ({} if filled else {"markerfacecolor": "none"})
+                    if method in labelled:
+                        style["label"] = None
+                    labelled.add(method)
                     axis.plot(list(worst.values()), height, linestyle="", markersize=5, **style)
         for bound in {row["bound"] for row in rows}:
             axis.axvline(bound, color="black", linestyle="--", linewidth=0.8)
@@ -70,7 +74,7 @@ def degenerate_figure(rows: Rows, dtype: str) -> Figure:
         axis.invert_yaxis()
         axis.grid(axis="both", alpha=0.25)
         served = ", ".join(sorted(common))
-        axis.set_title(f"Degenerate clouds, {dtype}. Filled: the worst over {served}; hollow: over all other groups")
+        axis.set_title(f"Degenerate clouds, {dtype}: the worst\nfilled: over {served}; hollow: over all other groups")
         _legend(figure, [axis])
     return figure
 
@@ -97,7 +101,8 @@ def cost_figure(rows: Rows) -> Figure:
             if numeric:
                 axis.set(xscale="log", xlabel=found[0]["variable"])
                 values = sorted({row["value"] for row in found})
-                axis.set_xticks(values, [f"{v:g}" for v in values])
+                if values[-1] <= 1e5 * values[0]:
+                    axis.set_xticks(values, [f"{v:g}" for v in values])
                 axis.minorticks_off()
             else:
                 axis.set_xticks(range(len(cases)), cases, rotation=25, ha="right")

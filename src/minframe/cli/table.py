@@ -130,8 +130,10 @@ def _by_cloud(out: Console, rows: Rows, dtype: str) -> Table:
         table.add_column("other groups", justify="right", no_wrap=True)
     for cloud in dict.fromkeys(row["cloud"] for row in rows):
         found = [row for row in rows if row["cloud"] == cloud]
-        compared = [row for row in found if row["group"] in common] or found
-        others = [row for row in found if row not in compared and row["method"] == OURS]
+        compared = [row for row in found if row["group"] in common]
+        others = [row for row in found if row["group"] not in common and row["method"] == OURS]
+        if not compared:
+            compared = [row for row in found if not groups or row["method"] != OURS]
         cells = [cell(out, worst(r for r in compared if r["method"] == m)) for m in methods]
         table.add_row(cloud, *cells, *([cell(out, worst(others))] if groups else []))
     return table
@@ -194,6 +196,6 @@ def _ratio(row: dict[str, Any]) -> str:
 
 def _time(seconds: float) -> str:
     for unit, name in ((1, "s"), (1e-3, "ms")):
-        if seconds >= unit:
+        if seconds >= 0.9995 * unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds / 1e-6:.3g} us"

@@ -1,4 +1,7 @@
-"""Ratios of times that hold on a busy machine: all contestants take turns, round by round."""
+"""Ratios of times that hold on a busy machine: all contestants take turns, round by round.
+
+With one thread it is the time of the processor that counts, which what else runs on the machine does not change much.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import torch
 
 
 class Ratio(NamedTuple):
@@ -18,10 +23,11 @@ class Ratio(NamedTuple):
 
 def seconds(function: Callable[[], object], repeats: int) -> float:
     """Mean time of a call."""
-    start = time.perf_counter()
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     for _ in range(repeats):
         function()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def ratios(
@@ -34,7 +40,7 @@ def ratios(
     repeats = {}
     for name, function in contestants.items():
         function()  # what is done but once does not count
-        repeats[name] = max(1, int(slot / seconds(function, 1)))
+        repeats[name] = max(1, int(slot / max(seconds(function, 1), 1e-9)))
     names = list(contestants)
     taken: list[dict[str, float]] = []
     for i in range(rounds):

@@ -14,6 +14,7 @@ from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
 from minframe.linalg.action import behind_batch, narrow, transform
+from minframe.permutation.backend import installed_version
 from minframe.ragged import Layout, layout_of
 from minframe.types import LINEAR_TYPES
 
@@ -54,6 +55,10 @@ class LinearGroup(_Coordinates):
 
     types = LINEAR_TYPES
     frame_types = ("point", "vector")
+
+    @property
+    def labelling(self) -> str | None:  # type: ignore[override]
+        return installed_version() if self.permutation_invariant else None
 
     @abstractmethod
     def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:

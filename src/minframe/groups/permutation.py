@@ -18,7 +18,7 @@ from minframe.permutation.backend import DEFAULT, installed_version
 from minframe.permutation.frame import PermutationFrame
 from minframe.permutation.relations import coloured, rows_layout, smallest_gap
 from minframe.permutation.sparse import sparse_cloud, sparse_frame
-from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry, Symmetry
+from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry
 from minframe.ragged import Layout, Ragged
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
@@ -109,7 +109,7 @@ class S(Group):
                 g = g.expand(*lead, -1)
         if kind.nodes and tuple(x.shape[: g.ndim]) != tuple(g.shape):
             raise ValueError(
-                f"x of type {type!r} must have shape ({', '.join(map(str, g.shape))}, ...), as the element has, got {tuple(x.shape)}"
+                f"x of type {type!r} must begin with the shape of g, {tuple(g.shape)}, got {tuple(x.shape)}"
             )
         return move(g, x, kind.nodes)
 
@@ -160,9 +160,5 @@ class S(Group):
         if relations.edge_index is not None:
             return sparse_frame(self, cloud)
         colours, edges, mask = coloured(relations, layout, self.rtol, self.directed, cloud.name)
-        symmetry: Symmetry
-        if edges is None:
-            symmetry = RowSymmetry(colours, mask)
-        else:
-            symmetry = GraphSymmetry(colours, edges, mask, self.backend)
+        symmetry = RowSymmetry(colours, mask) if edges is None else GraphSymmetry(colours, edges, mask, self.backend)
         return PermutationFrame(self, layout, symmetry, lambda: smallest_gap(relations, layout))

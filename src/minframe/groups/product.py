@@ -57,7 +57,7 @@ class Product(Group):
         **options: float,
     ) -> Pair:
         permutation = self.permutations.random(*batch, n=n, device=device, generator=generator)
-        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)
+        linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)  # type: ignore[arg-type]
         return Pair(permutation, linear)
 
     def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:

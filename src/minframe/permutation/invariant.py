@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
+# What inner products of rows of length one may differ by and be the same, in units of rounding. It is a number that
+# does not change when a cloud is moved, unless it is moved so far that its rounding, which does change, exceeds it.
+SAFE, ROUNDING = 32, 2
 FINEST = 1e-15  # rounding of the computation itself
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
@@ -63,14 +66,14 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], -1, y.shape[-1]))
     points = torch.cat(rows, 2)
-    noise = torch.stack(noises).amax(0).clamp_min(FINEST).unsqueeze(-1)
+    slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(SAFE * max(cloud.eps, FINEST)).unsqueeze(-1)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
     return PointSet(
-        points, torch.cat([none, *fixed], 1), reduction.blocks, noise, colours, edges, mask, cloud.tolerance
+        points, torch.cat([none, *fixed], 1), reduction.blocks, slack, colours, edges, mask, cloud.tolerance
     )
 
 

@@ -1,13 +1,13 @@
 """The symmetry of clouds as pairs of a permutation and a matrix, and averages over all of them.
 
-Let ``Y`` be the canonical pose of a cloud whose points are in canonical order. A permutation ``p`` of its points is part
-of its symmetry if some ``O`` of the linear group does the same, ``O Y[i] = Y[p[i]]``. The minimal frame is then the
-coset of all such pairs, and an output ``y`` of the backbone, which saw ``Y``, is to be replaced by the mean of
+Let ``Y`` be the canonical pose of a cloud whose points are in canonical order. A permutation ``p`` of its points is
+part of its symmetry if some ``O`` of the linear group does the same, ``O Y[i] = Y[p[i]]``. The minimal frame is then
+the coset of all such pairs, and an output ``y`` of the backbone, which saw ``Y``, is to be replaced by the mean of
 
     ((p, O) . y)[p[i]] = O y[i].
 
-With the transversals ``T_1, ..., T_k`` of a stabiliser chain this is a mean over ``T_1`` of means over ``T_2`` and so on:
-the sum of their lengths in terms, never the number of the elements, which may be anything.
+With the transversals ``T_1, ..., T_k`` of a stabiliser chain this is a mean over ``T_1`` of means over ``T_2`` and so
+on: the sum of their lengths in terms, never the number of the elements, which may be anything.
 
 ``O`` is read off the frame that the linear group itself finds for the rows ``Y[p]``: if their canonical pose is ``Y``
 again, then ``Y[p] = Y O^T`` with ``O`` in the group, whatever it is and whatever rank ``Y`` has. If it is another pose,
@@ -55,7 +55,7 @@ class Poses:
     mask: Tensor | None
 
     def again(self, permutations: Tensor, owner: Tensor) -> tuple[list[Tensor], Tensor]:
-        """The poses of ``Y[p]`` for ``permutations`` ``(k, n)`` of the samples ``owner`` ``(k,)``, and their matrices."""
+        """Poses of ``Y[p]`` for ``permutations`` ``(k, n)`` of the samples ``owner`` ``(k,)``, and their matrices."""
         number = torch.arange(len(owner), device=owner.device).unsqueeze(-1)
         moved = [
             x[owner][number, permutations] if rows else x[owner]

@@ -28,7 +28,6 @@ from minframe.permutation.refine import initial, is_discrete
 from minframe.permutation.separate import separate
 from minframe.ragged import Dense
 
-SAFE = 16  # times the rounding of a length: what inner products may differ by and be the same
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
 QUICK = 64  # points, up to which sorting by length is tried first
 
@@ -41,7 +40,7 @@ class PointSet:
         rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
-        noise: ``(B, 1)``, rounding of the rows.
+        slack: ``(B, 1)``, what lengths and inner products may differ by and still be the same.
         colours: ``(B, n)``, what else tells points apart.
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
@@ -51,7 +50,7 @@ class PointSet:
     rows: Tensor
     fixed: Tensor
     blocks: Sequence[slice] | None
-    noise: Tensor
+    slack: Tensor
     colours: Tensor | None
     edges: Tensor | None
     mask: Tensor | None
@@ -67,7 +66,7 @@ class PointSet:
             self.rows[samples],
             self.fixed[samples],
             self.blocks,
-            self.noise[samples],
+            self.slack[samples],
             of(self.colours),
             of(self.edges),
             of(self.mask),
@@ -181,7 +180,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     b, n = points.rows.shape[:2]
     device = points.rows.device
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-    cells, tolerance = points.start(), SAFE * points.noise
+    cells, tolerance = points.start(), points.slack
     todo = torch.arange(b, device=device)
     if n <= QUICK and points.blocks is not None and points.colours is None and points.mask is None:
         lengths, order = _lengths(points).sort(-1)
@@ -220,7 +219,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     """Order clouds by labelling their inner products."""
     assert points.blocks is not None
     n = cells.shape[-1]
-    tolerance = SAFE * points.noise.unsqueeze(-1)
+    tolerance = points.slack.unsqueeze(-1)
     same = (points.rows.unsqueeze(1) - points.rows.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
@@ -267,12 +266,9 @@ def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor)
 
 def order_margin(points: PointSet) -> Tensor:
     """Half of the smallest difference of lengths by which points are told apart, ``(B,)``, relative to the longest."""
-    if points.blocks is None:
-        lengths = points.rows.abs().flatten(2).amax(-1)
-    else:
-        lengths = _lengths(points).sqrt()
+    lengths = points.rows.abs().flatten(2).amax(-1) if points.blocks is None else _lengths(points).sqrt()
     if points.mask is not None:
         lengths = torch.where(points.mask, lengths, torch.nan)
     gap = lengths.sort(-1)[0].diff(dim=-1)
-    gap = torch.where(gap > SAFE * points.noise, gap, torch.inf)
+    gap = torch.where(gap > points.slack, gap, torch.inf)
     return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(lengths[:, 0], torch.inf)
