@@ -10,7 +10,7 @@ from torch import Tensor
 
 from minframe.errors import data_checks_enabled, has_tangent
 from minframe.linalg.action import behind_batch, wide
-from minframe.ragged import Layout
+from minframe.ragged import Dense, Layout
 from minframe.types import Type
 
 
@@ -105,6 +105,30 @@ class Cloud:
     def is_just(self, x: Tensor) -> bool:
         """Whether ``x`` is the only input, and no derivative is wanted through it."""
         return len(self.inputs) == 1 and self.inputs[0][0] is x and not has_tangent(x)
+
+    def select(self, samples: Tensor) -> Cloud:
+        """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
+        layout = self.layout
+
+        def chosen(x: Tensor, order: int) -> Tensor:
+            if (
+                x.ndim >= len(layout.rows_shape) + order
+                and tuple(x.shape[: len(layout.rows_shape)]) == layout.rows_shape
+            ):
+                return layout.pad(x)[samples]
+            return x.reshape(-1, *x.shape[len(layout.batch_shape) :])[samples]
+
+        mask = layout.padding_mask()
+        mask = None if mask is None else mask[samples]
+        inputs = [(chosen(x, type.order), type) for x, type in self.inputs]
+        dense = Dense((len(samples),), layout.padded_length, mask)
+        relations = self.relations
+        if relations is not None:
+            relations = replace(
+                relations, nodes=[chosen(x, 0) for x in relations.nodes], edges=[chosen(x, 0) for x in relations.edges]
+            )
+        origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
+        return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
 
     def _points(self) -> list[Tensor]:
         return [x for x, type in self.inputs if type.affine]

@@ -170,6 +170,11 @@ class Dense:
         """The axes that a tensor with one entry per row begins with."""
         return (*self.batch_shape, self.n)
 
+    @property
+    def padded_length(self) -> int:
+        """Number of rows of each sample of ``pad``."""
+        return self.n
+
     def pad(self, x: Tensor) -> Tensor:
         """A tensor with one entry per row as ``(samples, n, ...)``; which rows are real says ``padding_mask``."""
         return x.reshape(math.prod(self.batch_shape), self.n, *x.shape[len(self.batch_shape) + 1 :])
@@ -305,6 +310,10 @@ class Ragged:
     @property
     def rows_shape(self) -> tuple[int, ...]:
         return (self.length,)
+
+    @property
+    def padded_length(self) -> int:
+        return int(torch.bincount(self.index).max()) if self.count else 0
 
     def _slots(self) -> tuple[Tensor, Tensor]:
         """The row in each slot of ``pad``, and which slots have one, ``(samples, most)``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -56,6 +57,8 @@ class Record:
         }
         for path in self.paths:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
         self.save()
 
     def save(self, complete: bool = False) -> None:

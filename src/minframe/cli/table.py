@@ -15,14 +15,14 @@ from rich.text import Text
 from minframe.cli.cases import METHODS, OURS
 
 Rows = Sequence[dict[str, Any]]
-NARROW = 112  # columns of a terminal below which two methods are left out
+NARROW = 110  # columns of a terminal below which two methods are left out
 SPARE = tuple(name for name in METHODS if name.startswith(("Haar", "perturbed")))
 
 
 def console(stderr: bool = False) -> Console:
     """As wide as the terminal; wide enough for the tables where there is none."""
     found = Console(stderr=stderr, highlight=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=150)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=120)
 
 
 def worst(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
@@ -69,30 +69,35 @@ def error_tables(out: Console, rows: Rows, full: bool = False) -> None:
     out.print(_by_method(out, rows))
 
 
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0))
+
+
 def _columns(table: Table, methods: Sequence[str]) -> None:
     for method in methods:
-        table.add_column(method, justify="right", no_wrap=True, style="bold" if method == OURS else None)
+        name = method.replace("stochastic", "stoch.").replace(" ", "\n")
+        table.add_column(name, justify="right", min_width=7, style="bold" if method == OURS else None)
 
 
 def _passes(found: Rows) -> str:
     """Forward passes of FA, of stochastic FA and of ours, if all of these are there."""
     calls = {row["method"]: row["passes"] for row in found}
     ratio = [calls[m] for m in ("FA", "stochastic FA", OURS) if m in calls]
-    return " : ".join(map(str, ratio))
+    return ":".join(map(str, ratio))
 
 
 def _by_group(out: Console, rows: Rows, dtype: str, full: bool) -> Table:
     bounds = sorted({row["bound"] for row in rows})
     title = f"Relative equivariance error in {dtype}, the worst; bound {' or '.join(f'{b:.0e}' for b in bounds)}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    table.add_column("group", no_wrap=True)
+    table = _table(title)
+    table.add_column("group", overflow="fold")
     table.add_column("clouds")
     if full:
         table.add_column("cloud, backbone")
-    methods = shown_methods(out, rows)
+    methods = [m for m in shown_methods(out, rows) if m != "plain" or out.width >= NARROW]
     _columns(table, methods)
-    table.add_column("frame", justify="right")
-    table.add_column("passes", justify="right", no_wrap=True)
+    table.add_column("frame", justify="right", min_width=5)
+    table.add_column("passes", justify="right", min_width=6)
 
     def line(names: list[str], found: Rows) -> None:
         cells = [cell(out, worst(r for r in found if r["method"] == m)) for m in methods]
@@ -107,7 +112,7 @@ def _by_group(out: Console, rows: Rows, dtype: str, full: bool) -> Table:
             table.add_section()
         previous = kind
         clouds = len({r["cloud"] for r in found})
-        name = data if clouds == 1 else f"{data}, {clouds} kinds"
+        name = data if clouds == 1 else f"{clouds} {data}"
         if not full:
             line([group, name], found)
             continue
@@ -121,13 +126,13 @@ def _by_cloud(out: Console, rows: Rows, dtype: str) -> Table:
     common = {row["group"] for row in rows if row["method"] == "FA"}
     groups = [group for group in dict.fromkeys(row["group"] for row in rows) if group in common]
     title = f"Degenerate clouds and graphs in {dtype}: the worst"
-    title += f" over {', '.join(groups)}; last column: over all other groups" if groups else ""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    table.add_column("cloud", no_wrap=True)
+    title += f" over {', '.join(groups)}; last column: the others" if groups else ""
+    table = _table(title)
+    table.add_column("cloud", overflow="fold")
     methods = shown_methods(out, rows)
     _columns(table, methods)
     if groups:
-        table.add_column("other groups", justify="right", no_wrap=True)
+        table.add_column("other\ngroups", justify="right", min_width=7)
     for cloud in dict.fromkeys(row["cloud"] for row in rows):
         found = [row for row in rows if row["cloud"] == cloud]
         compared = [row for row in found if row["group"] in common]
@@ -141,15 +146,15 @@ def _by_cloud(out: Console, rows: Rows, dtype: str) -> Table:
 
 def _by_method(out: Console, rows: Rows) -> Table:
     dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
-    table = Table(title="All rows", box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = _table("All rows")
     table.add_column("method")
-    for name in ("within the bound", "of rows", *(f"worst, {dtype}" for dtype in dtypes), "passes in 3-D"):
+    for name in ("within the bound", "of rows", *(f"worst, {dtype}" for dtype in dtypes), "passes"):
         table.add_column(name, justify="right")
     for method in METHODS:
         found = [row for row in rows if row["method"] == method]
         if not found:
             continue
-        passes = {row["passes"] for row in found if row["group"] in ("O(3)", "E(3)")}
+        passes = {row["passes"] for row in found}
         table.add_row(
             Text(method, "bold" if method == OURS else ""),
             str(sum(row["passed"] for row in found)),
@@ -177,9 +182,9 @@ def cost_tables(out: Console, rows: Rows) -> None:
     for sweep, group in groupby(rows, key=lambda r: r["sweep"]):
         found = list(group)
         title = f"{sweep}: time over the plain backbone, median and quartiles"
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-        table.add_column("case", no_wrap=True)
-        methods = list(dict.fromkeys(row["method"] for row in found))
+        table = _table(title)
+        table.add_column("case")
+        methods = shown_methods(out, found)
         for method in methods:
             table.add_column(method, justify="right", no_wrap=True, style="bold" if method == OURS else None)
         table.add_column("plain", justify="right", no_wrap=True)
@@ -191,7 +196,11 @@ def cost_tables(out: Console, rows: Rows) -> None:
 
 
 def _ratio(row: dict[str, Any]) -> str:
-    return f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+    """The median and the quartiles."""
+    numbers = [
+        f"{row[key]:.{2 if row['high'] < 10 else 1 if row['high'] < 100 else 0}f}" for key in ("ratio", "low", "high")
+    ]
+    return "{} [{},{}]".format(*numbers)
 
 
 def _time(seconds: float) -> str:

@@ -57,7 +57,7 @@ from minframe.ragged import Layout
 
 FRACTION = 0.5225
 SHORT = 3.3
-TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
+TIE = 0.3  # of the tolerance: rows whose lengths differ by less are equally long
 TINY = torch.finfo(torch.float64).tiny
 SPECK = (
     1e-150  # added to what may be zero; its square is still a number. Its traces must not cancel: a third at the end
@@ -162,7 +162,10 @@ def _bar(peak: Tensor, longest: Tensor, planes: Planes) -> Tensor:
     if not planes.longest:
         return peak * FRACTION
     # Lengths carry the rounding of the longest row. A row that is shorter by no more than this is as long.
-    return peak - TIE * planes.tolerance * (peak * longest).sqrt()
+    rounding = TIE * planes.tolerance * longest.sqrt()
+    if isinstance(planes.floor, Tensor):
+        rounding = rounding + planes.layout.as_sample(planes.floor)[0]
+    return peak - 2 * rounding * peak.sqrt()
 
 
 def _steps(planes: Planes) -> Iterator[_Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             raw, y = (t.reshape(-1, *t.shape[len(layout.batch_shape) :]) for t in (raw, y))
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
-        far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1)
+        moved = matrix is not None or (origin is not None and type.affine)
+        far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
@@ -112,11 +114,10 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    points = point_set(group, cloud)
-    found = order_points(points.select(tied), DEFAULT)
-    b, n = points.rows.shape[:2]
+    found = order_points(point_set(group, cloud.select(tied)), DEFAULT)
+    layout = cloud.layout
+    b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()
     order = torch.arange(n, device=tied.device).repeat(b, 1)
-    mask = cloud.layout.padding_mask()
     if mask is not None:
         order = (~mask).long().argsort(dim=-1, stable=True)
     order[tied] = found.order

@@ -25,11 +25,10 @@ from minframe.permutation.action import inverse
 from minframe.permutation.cluster import classes_of, combine
 from minframe.permutation.labelling import labelling
 from minframe.permutation.refine import initial, is_discrete
-from minframe.permutation.separate import separate
+from minframe.permutation.separate import FEW, separate
 from minframe.ragged import Dense
 
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
-QUICK = 64  # points, up to which sorting by length is tried first
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,8 @@ class PointSet:
 
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
+        if self.colours is None and self.mask is None:
+            return self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64)
         colours = self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64) if self.colours is None else self.colours
         return initial(colours, torch.zeros_like(colours), self.mask)
 
@@ -161,6 +162,19 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(found, -1), complete
 
 
+def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Cells as far as coordinates tell points apart, and whether what is left in one cannot be told apart."""
+    while True:
+        values, complete = _coordinates(points, cells)
+        new = separate(values, cells, points.slack * (2 / STURDY))
+        if torch.equal(new, cells):
+            break
+        cells = new
+    if points.edges is not None:  # points that coincide may have different edges
+        complete = is_discrete(cells, points.mask)
+    return cells, complete
+
+
 def _twins(cells: Tensor) -> Tensor:
     """The first point of each point's cell."""
     n = cells.shape[-1]
@@ -179,38 +193,28 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     """Order a batch of clouds."""
     b, n = points.rows.shape[:2]
     device = points.rows.device
+    twins = torch.arange(n, device=device).expand(b, n)
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-    cells, tolerance = points.start(), points.slack
-    todo = torch.arange(b, device=device)
-    if n <= QUICK and points.blocks is not None and points.colours is None and points.mask is None:
+    order, todo = twins, torch.arange(b, device=device)
+    if n <= FEW and points.blocks is not None and points.colours is None and points.mask is None:
         lengths, order = _lengths(points).sort(-1)
-        apart = (lengths.diff(dim=-1) > tolerance).all(-1)
+        apart = (lengths.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
-            return Ordering(order, torch.arange(n, device=device).expand(order.shape), *none)
-        cells = torch.where(apart.unsqueeze(-1), inverse(order), cells)
+            return Ordering(order, twins, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
-    some = separate(_invariants(left), cells[todo], tolerance[todo])
-    cells[todo] = some
-    if points.blocks is not None:
-        tied = ~is_discrete(some, left.mask)
-        todo, left, some = todo[tied], left.select(tied), some[tied]
-        complete = torch.zeros_like(todo, dtype=torch.bool)
-        while todo.shape[0]:
-            values, complete = _coordinates(left, some)
-            new = separate(values, some, tolerance[todo] * (2 / STURDY))
-            if torch.equal(new, some):
-                break
-            some = new
-        cells[todo] = some
-        if points.edges is not None:  # points that coincide may have different edges
-            complete = is_discrete(some, left.mask)
-        todo, left, some = todo[~complete], left.select(~complete), some[~complete]
-    cells = _alone(cells, points.mask)
-    order, twins = cells.argsort(dim=-1, stable=True), _twins(cells)
-    if points.blocks is None or not todo.shape[0]:
+    cells = separate(_invariants(left), left.start(), left.slack)
+    tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
+    if points.blocks is not None and len(tied):
+        cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
+        tied = tied[~complete]
+    cells = _alone(cells, left.mask)
+    order, twins = order.clone(), twins.clone()
+    order[todo], twins[todo] = cells.argsort(dim=-1, stable=True), _twins(cells)
+    if points.blocks is None or not len(tied):
         return Ordering(order, twins, *none)
-    symmetric = _label(left, some, backend)
+    todo = todo[tied]
+    symmetric = _label(left.select(tied), cells[tied], backend)
     order[todo], twins[todo] = symmetric.order, symmetric.twins
     return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
 

@@ -14,19 +14,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+FEW = 64  # points, up to which pairs are few enough to cut at every gap
 ENOUGH = 0.713  # of the largest gap: the first such gap is taken, so that equal gaps make no difference
+
+
+def _sorted(values: Tensor, cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The order by cell, then by value; cells and positions in it; and the gap in front of each, 0 at a start."""
+    order = values.argsort(-1)
+    order = order.gather(-1, cells.gather(-1, order).argsort(dim=-1, stable=True))
+    cell, value = cells.gather(-1, order), values.gather(-1, order)
+    index = torch.arange(cells.shape[-1], device=cells.device).expand(cells.shape)
+    gap = value.diff(dim=-1, prepend=value[..., :1]).masked_fill(index == cell, 0.0)
+    return order, cell, index, gap
 
 
 def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
     """Cut every cell once, where ``values`` ``(B, n)`` allow it. ``tolerance`` ``(B, 1)``."""
     n = cells.shape[-1]
-    order = values.argsort(-1)
-    order = order.gather(-1, cells.gather(-1, order).argsort(dim=-1, stable=True))
-    cell, value = cells.gather(-1, order), values.gather(-1, order)
-    index = torch.arange(n, device=cells.device).expand(cells.shape)
+    order, cell, index, gap = _sorted(values, cells)
     within = index - cell
     sizes = torch.zeros_like(cells).scatter_add(-1, cell, torch.ones_like(cell)).gather(-1, cell)
-    gap = value.diff(dim=-1, prepend=value[..., :1]).masked_fill(within == 0, 0.0)
     gap = torch.where(gap > tolerance, gap, 0.0)
     middle = torch.where((3 * within >= sizes) & (3 * within <= 2 * sizes), gap, 0.0)
     best = torch.zeros_like(gap).scatter_reduce(-1, cell, middle, "amax").gather(-1, cell)
@@ -37,9 +44,20 @@ def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
     return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell))
 
 
+def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
+    """Cut every cell at all gaps."""
+    order, cell, index, gap = _sorted(values, cells)
+    start = torch.where((gap > tolerance) | (index == cell), index, 0).cummax(-1)[0]
+    return torch.empty_like(cells).scatter_(-1, order, start)
+
+
 def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
     """Cells ``(B, n)`` cut at gaps of the invariants ``values`` ``(B, n, k)`` above ``tolerance`` ``(B, 1)``."""
     channels = values.unbind(-1)
+    if cells.shape[-1] <= FEW:
+        for channel in channels:
+            cells = _cut_everywhere(channel, cells, tolerance)
+        return cells
     quiet = turn = 0
     while quiet < len(channels):
         new = _cut(channels[turn % len(channels)], cells, tolerance)
