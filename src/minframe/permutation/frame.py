@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,20 +46,20 @@ class PermutationFrame(Frame):
         self.layout = layout
         self.symmetry = symmetry
         self.order = layout.unpad_order(symmetry.order)
+        self._back = inverse(self.order)
+        self._orbits: dict[int, Tensor] = {}
         self._margin = margin
 
-    @cached_property
-    def _back(self) -> Tensor:
-        return inverse(self.order)
-
-    @cached_property
-    def _orbits(self) -> Tensor:
-        return self.layout.unpad_numbers(self.symmetry.orbits())
-
-    @cached_property
-    def _orbitals(self) -> Tensor:
-        n = self.order.shape[-1]
-        return self.symmetry.orbitals().view(*self.layout.rows_shape, n)
+    def _numbers(self, nodes: int) -> Tensor:
+        """Orbits of nodes or of pairs of them, computed once."""
+        if nodes not in self._orbits:
+            n = self.order.shape[-1]
+            self._orbits[nodes] = (
+                self.layout.unpad_numbers(self.symmetry.orbits())
+                if nodes == 1
+                else self.symmetry.orbitals().view(*self.layout.rows_shape, n)
+            )
+        return self._orbits[nodes]
 
     @property
     def element(self) -> Tensor:
@@ -127,4 +126,4 @@ class PermutationFrame(Frame):
         """The mean over each orbit, which is the average over all permutations that change nothing."""
         if kind.nodes == 0 or self.symmetry.trivial():
             return y
-        return orbit_mean(y, self._orbits) if kind.nodes == 1 else orbital_mean(y, self._orbitals)
+        return (orbit_mean if kind.nodes == 1 else orbital_mean)(y, self._numbers(kind.nodes))

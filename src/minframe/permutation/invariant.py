@@ -16,6 +16,7 @@ from minframe.frame import Frame, LinearFrame
 from minframe.linalg.action import behind_batch, multiply, wide
 from minframe.permutation.action import inverse
 from minframe.permutation.backend import DEFAULT
+from minframe.permutation.compiled import CompiledFrame
 from minframe.permutation.pairs import Pairs, Poses, symmetric_pairs
 from minframe.permutation.points import Ordering, PointSet, order_margin, order_points
 from minframe.permutation.product import ProductFrame, is_per_row, reordered
@@ -81,6 +82,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
+    if torch.compiler.is_compiling():
+        return CompiledFrame(group, group.linear, cloud, shown=True)
     points = point_set(group.linear, cloud, group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
@@ -110,6 +113,8 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     permutations would have returned the same with its rows permuted, and that is what is averaged over.
     """
     cloud = replace(cloud, longest=True)
+    if torch.compiler.is_compiling():
+        return CompiledFrame(group, group, cloud, shown=False)
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame

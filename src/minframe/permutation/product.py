@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -81,15 +80,18 @@ class ProductFrame(Frame):
         self.cloud = cloud
         self.layout = cloud.layout
         self.order = order
+        self._back = inverse(order)
         self.linear = linear
         self.pairs = pairs
+        self.twins = twins
         self._twins = None if twins is None else RowSymmetry(twins)
         self._shown = shown
         self._margin = margin
 
-    @cached_property
-    def _back(self) -> Tensor:
-        return inverse(self.order)
+    @property
+    def symmetric(self) -> bool:
+        """Whether some sample may have a symmetry besides points that coincide."""
+        return bool(self.pairs)
 
     @property
     def element(self) -> Any:
@@ -165,7 +167,7 @@ class ProductFrame(Frame):
         if not kind.nodes:
             if inward:  # to the canonical pose first, where the symmetry is known
                 y = self.linear.pose(y, kind.name)
-            elif self.pairs and (kind.order or kind.parity):
+            elif self.symmetric and (kind.order or kind.parity):
                 y = self.linear.averaged(y, kind)
         nodes = self._nodes(y, kind)
         if nodes and self._twins is not None:
@@ -173,14 +175,15 @@ class ProductFrame(Frame):
                 y = orbit_mean(y, self._numbers(self._twins.orbits()))
             else:
                 y = orbital_mean(y, self._twins.orbitals().view(*self.layout.rows_shape, -1))
-        if not self.pairs or kind.name == "scalar":
+        if not self.symmetric or kind.name == "scalar":
             return y
-        return self._over_pairs(y, kind, nodes)
+        return self.over_pairs(y, kind, nodes)
 
     def _numbers(self, orbits: Tensor) -> Tensor:
         return self.linear.layout.unpad_numbers(orbits)
 
-    def _over_pairs(self, y: Tensor, kind: Type, nodes: int) -> Tensor:
+    def over_pairs(self, y: Tensor, kind: Type, nodes: int, adjoint: bool = False) -> Tensor:
+        """The mean of ``(p, O) . y`` over the symmetry of each sample, or the adjoint of this."""
         dtype = y.dtype if y.is_floating_point() or y.is_complex() else torch.get_default_dtype()
         layout = self.layout
         if isinstance(layout, Ragged) and nodes:
@@ -191,6 +194,7 @@ class ProductFrame(Frame):
             samples = list(flat.unbind(0))
 
         def mean(permutations: Tensor, matrices: Tensor, x: Tensor) -> Tensor:
+            matrices = torch.linalg.inv(matrices).mH if adjoint else matrices
             return _mean(permutations[:, : x.shape[0]] if nodes else permutations, matrices, x, kind, nodes)
 
         for pairs in self.pairs:
