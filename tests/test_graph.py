@@ -198,8 +198,8 @@ def test_padding_makes_no_difference(backend):
     names = ("petersen", "weighted Q4", "directed union", "paley 7", "one node", "cfi twisted")
     graphs = [GRAPHS[name] for name in names]
     n = max(len(c) for c, _ in graphs) + 3
-    nodes, edges = torch.full((len(graphs) + 1, n, 1), torch.nan), torch.full((len(graphs) + 1, n, n), torch.nan)
-    mask = torch.zeros(len(graphs) + 1, n, dtype=torch.bool)  # the last has no nodes at all
+    nodes, edges = torch.full((len(graphs), n, 1), torch.nan), torch.full((len(graphs), n, n), torch.nan)
+    mask = torch.zeros(len(graphs), n, dtype=torch.bool)
     for k, (c, e) in enumerate(graphs):
         place = torch.randperm(n)[: len(c)]
         nodes[k, place, 0], mask[k, place] = c.float(), True
@@ -223,7 +223,6 @@ def test_padding_makes_no_difference(backend):
         swapped[padding[:2]] = padding[:2].flip(0)
         assert swapped not in group
         assert group.random() in group
-    assert groups[-1].order == 1
 
 
 def test_batch_makes_no_difference():
@@ -615,7 +614,6 @@ def test_large_sparse_graph():
     ],
 )
 def test_shapes(shape, nodes, mask, expected):
-    assert graph.split_edges(shape, nodes, mask) == expected
     form = graph.canonical_form(
         torch.zeros(shape),
         None if nodes is None else torch.zeros(nodes),
@@ -643,16 +641,11 @@ INDEX = torch.tensor([[0, 1], [1, 0]])
 BAD = [
     (
         ValueError,
-        r"edges must have shape \(\*batch, n, n\).*got \(2, 7\).*canonical_form_sparse",
+        r"edges of type 'edge' must have shape \(\*batch, n, n\).*got \(2, 7\).*edge_index",
         lambda: graph.canonical_form(torch.zeros(2, 7)),
     ),
-    (ValueError, r"edges must have shape", lambda: graph.automorphism_group(torch.zeros(3))),
+    (ValueError, r"edges of type 'edge' must have shape", lambda: graph.automorphism_group(torch.zeros(3))),
     (TypeError, r"edges must be a torch.Tensor, got list", lambda: graph.canonical_form([[0]])),
-    (
-        TypeError,
-        r"edges must be boolean.*complex64.*view_as_real",
-        lambda: graph.canonical_form(torch.zeros(2, 2, dtype=torch.complex64)),
-    ),
     (
         TypeError,
         r"a_nodes must be a torch.Tensor, got list",
@@ -660,13 +653,8 @@ BAD = [
     ),
     (
         ValueError,
-        r"nodes must have shape \(4,\) or \(4, channels\).*got \(3,\)",
+        r"nodes of type 'node' must have shape \(4, \.\.\.\), got \(3,\)",
         lambda: graph.canonical_form(torch.zeros(4, 4), torch.zeros(3)),
-    ),
-    (
-        ValueError,
-        r"nodes must have shape.*got \(4, 4, 4\)",
-        lambda: graph.canonical_form(torch.zeros(4, 4), torch.zeros(4, 4, 4)),
     ),
     (
         ValueError,
@@ -718,7 +706,7 @@ BAD = [
     ),
     (
         ValueError,
-        r"edge_index must have shape \(2, E\), got \(3, 3\).*canonical_form",
+        r"edge_index must have shape \(2, E\), got \(3, 3\)",
         lambda: graph.canonical_form_sparse(torch.zeros(3, 3).long()),
     ),
     (
@@ -735,7 +723,7 @@ BAD = [
     (ValueError, r"edge_index lists an edge more than once", lambda: graph.canonical_form_sparse(INDEX[:, [0, 0]])),
     (
         ValueError,
-        r"edge_attr must have shape \(2,\) or \(2, channels\), got \(3,\)",
+        r"edge_attr of type 'edge_attr' must have shape \(2,\) or \(2, c\), got \(3,\)",
         lambda: graph.canonical_form_sparse(INDEX, torch.zeros(3)),
     ),
     (
@@ -745,7 +733,7 @@ BAD = [
     ),
     (
         ValueError,
-        r"nodes must have shape \(5,\)",
+        r"nodes of type 'node' must have shape \(5,\)",
         lambda: graph.canonical_form_sparse(INDEX, nodes=torch.zeros(4), num_nodes=5),
     ),
     (

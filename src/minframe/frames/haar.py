@@ -76,7 +76,7 @@ class Haar(Method):
     def _order(self, group: S, cloud: Cloud) -> Frame:
         assert cloud.relations is not None
         device = (*cloud.relations.nodes, *cloud.relations.edges)[0].device
-        order = cloud.layout.unpad_order(random_order(cloud.layout, self._uniform, device))
+        order = random_order(cloud.layout, self._uniform, device)
         return ordered_frame(group, cloud.layout, order, no_margin(cloud.layout, device))
 
     def _pair(self, group: Product, cloud: Cloud) -> Frame:

@@ -62,13 +62,14 @@ class Minimal(Method):
         """
         layout = cloud.layout
         device = cloud.inputs[0][0].device if cloud.inputs else _first(cloud).device
-        shuffle = layout.unpad_order(random_order(layout, self._uniform, device))
+        drawn = random_order(layout, self._uniform, device)
+        shuffle = layout.unpad_order(drawn)
         frame = group.frame_of(relabelled(cloud, shuffle))
         if isinstance(frame, LinearFrame):  # no permutation plays a role
             return random_member(group.frame_of(cloud), self._normal)  # type: ignore[arg-type]
         if isinstance(frame, PermutationFrame):
             assert isinstance(group, S)
-            return ordered_frame(group, layout, take_nodes(shuffle, frame.order), lambda: frame.margin)
+            return ordered_frame(group, layout, drawn.gather(-1, frame.symmetry.order), lambda: frame.margin)
         assert isinstance(frame, ProductFrame)
         order = take_nodes(shuffle, frame.order)
         linear = random_member(frame.linear, self._normal)

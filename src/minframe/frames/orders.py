@@ -59,13 +59,8 @@ def relabelled(cloud: Cloud, order: Tensor) -> Cloud:
 
 
 def ordered_frame(group: S, layout: Layout, order: Tensor, margin: Callable[[], Tensor]) -> PermutationFrame:
-    """The frame with this one element: ``order``, the row at each position, ``(*batch, n)`` or ``(N,)``."""
-    mask = layout.padding_mask()
-    n = layout.rows_shape[-1] if mask is None else mask.shape[-1]
-    start = torch.arange(n, device=order.device).expand(math.prod(layout.batch_shape), n)
-    frame = PermutationFrame(group, layout, Alone(start), margin)
-    frame.order = order
-    return frame
+    """The frame with this one element: ``order`` ``(B, n)``, the row of ``layout.pad`` at each position."""
+    return PermutationFrame(group, layout, Alone(order), margin)
 
 
 def no_margin(layout: Layout, device: torch.device) -> Callable[[], Tensor]:

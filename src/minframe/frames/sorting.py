@@ -54,7 +54,7 @@ class Sorting(Method):
             key = classes + self._uniform(*classes.shape, device=classes.device)  # below one: it only breaks ties
             if mask is not None:
                 key = torch.where(mask, key, torch.inf)
-            order = layout.unpad_order(key.argsort(dim=-1, stable=True))
+            order = key.argsort(dim=-1, stable=True)
             frames.append(ordered_frame(group, layout, order, no_margin(layout, classes.device)))
         return frames
 

@@ -14,9 +14,9 @@ from minframe.frame import Frame
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.permutation.action import inverse, move
-from minframe.permutation.backend import DEFAULT, installed_version
+from minframe.permutation.backend import BACKENDS, DEFAULT, installed_version
 from minframe.permutation.frame import PermutationFrame
-from minframe.permutation.relations import coloured, rows_layout, smallest_gap
+from minframe.permutation.relations import check_tensor, coloured, rows_layout, smallest_gap
 from minframe.permutation.sparse import sparse_cloud, sparse_frame
 from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry
 from minframe.ragged import Layout, Ragged
@@ -58,6 +58,12 @@ class S(Group):
 
     types = PERMUTATION_TYPES
     frame_types = ("node", "point", "edge", "edge_index", "edge_attr")
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {self.backend!r}")
+        if not (isinstance(self.rtol, int | float) and 0 <= self.rtol < 1):
+            raise ValueError(f"rtol must be a number from 0 to below 1, got {self.rtol!r}: 0 asks for exact equality")
 
     def __repr__(self) -> str:
         options = {"backend": DEFAULT, "rtol": 0.0, "directed": None}
@@ -122,8 +128,7 @@ class S(Group):
     ) -> Cloud:
         by_type: dict[str, list[Input]] = {}
         for item in inputs:
-            if not isinstance(item.x, Tensor):
-                raise TypeError(f"{item.name} must be a torch.Tensor, got {item.x.__class__.__name__}")
+            check_tensor(item.x, item.name)
             by_type.setdefault(self.type(item.type).name, []).append(item)
         nodes, edges = by_type.get("node", []), by_type.get("edge", [])
         index, attr = by_type.get("edge_index", []), by_type.get("edge_attr", [])

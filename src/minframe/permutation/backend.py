@@ -168,16 +168,16 @@ class Pynauty(Backend):
         return self._pynauty.autgrp(self._graph(graph))[0]
 
 
-_BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
+BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
 DEFAULT = "igraph"
 
 
 @functools.cache
 def get(name: str = DEFAULT) -> Backend:
     """The library ``name``, loaded and tried out once."""
-    if name not in _BACKENDS:
-        raise ValueError(f"backend must be one of {sorted(_BACKENDS)}, got {name!r}")
-    return _BACKENDS[name]()
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {sorted(BACKENDS)}, got {name!r}")
+    return BACKENDS[name]()
 
 
 def backend_version(name: str = DEFAULT) -> str:

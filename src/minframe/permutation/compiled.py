@@ -34,7 +34,7 @@ def _named(name: str) -> Group:
     return _GROUPS[name]
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _name(group: Group) -> str:
     _GROUPS[repr(group)] = group
     return repr(group)

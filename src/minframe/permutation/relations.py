@@ -9,33 +9,59 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Relations
-from minframe.errors import check_mask, data_checks_enabled
-from minframe.permutation.colours import channels, check_numbers, edge_colours, node_colours
+from minframe.errors import check_mask, data_checks_enabled, readable
+from minframe.permutation.colours import channels, edge_colours, node_colours
 from minframe.ragged import Dense, Layout, layout_of
 
+Named = tuple[str, Tensor]
 
-def edge_rows(x: Tensor, name: str, known: Sequence[tuple[int, ...]] = ()) -> tuple[int, ...]:
+
+def check_tensor(x: object, name: str) -> None:
+    """Something that has values to compare."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
+
+
+def check_numbers(x: Tensor, name: str, mask: Tensor | None = None, what: str = "sample") -> None:
+    """Raise a ``ValueError`` if ``x`` ``(B, ...)`` has NaN or infinity where a ``mask`` of its first axes is True."""
+    if not (x.is_floating_point() or x.is_complex()):
+        return
+    fine = x.detach().isfinite()
+    if mask is not None:
+        fine = fine | ~mask.view(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+    bad = ~fine.reshape(x.shape[0], x.shape[1:].numel()).all(-1)
+    if readable(bad) and bool(bad.any()):
+        raise ValueError(
+            f"{name} has NaN or infinite values in {what} {int(bad.long().argmax())} of {bad.shape[0]}, which cannot "
+            "be ordered: replace them, for example an infinite distance by -1, or mark padding with mask="
+        )
+
+
+def edge_rows(
+    shape: Sequence[int], name: str, nodes: Sequence[Sequence[int]] = (), mask: Sequence[int] | None = None
+) -> tuple[int, ...]:
     """The axes ``(*batch, n)`` of the nodes of edges ``(*batch, n, n)`` or ``(*batch, n, n, c)``.
 
-    Where both can be read into a shape, axes that are ``known`` to begin with those of the nodes decide. Failing that
-    it is read without channels, unless it would then have more than one batch axis.
+    Where both can be read into a shape, those of ``nodes`` and ``mask`` settle it if they fit only one. Failing that
+    there are no channels, unless that would leave more than one batch axis.
     """
-    shape = tuple(x.shape)
-    readings = [shape[:-1]] if x.ndim >= 2 and shape[-1] == shape[-2] else []
-    if x.ndim >= 3 and shape[-2] == shape[-3]:
-        readings.append(shape[:-2])
-    fitting = [rows for rows in readings if all(other[: len(rows)] == rows for other in known)]
-    if not fitting:
-        beside = f" beside a tensor of shape {known[0]}" if readings else ""
+    shape = tuple(shape)
+    readings = [shape[:k] for k in (len(shape) - 1, len(shape) - 2) if k >= 1 and shape[k] == shape[k - 1]]
+    if not readings:
         raise ValueError(
-            f"{name} of type 'edge' must have shape (*batch, n, n) or (*batch, n, n, c), got {shape}{beside}"
+            f"{name} of type 'edge' must have shape (*batch, n, n) or (*batch, n, n, c), got {shape}: "
+            "edges that are listed, (2, E), are of type 'edge_index'"
         )
-    return fitting[-1] if len(fitting) == 1 or len(fitting[0]) > 2 else fitting[0]
+    known = [(tuple(other), (0, 1)) for other in nodes] + ([(tuple(mask), (0,))] if mask is not None else [])
+    for other, extra in known:
+        fitting = [rows for rows in readings if len(other) - len(rows) in extra and other[: len(rows)] == rows]
+        readings = fitting or readings
+    return readings[-1] if len(readings) == 1 or len(shape) > 3 else readings[0]
 
 
 def rows_layout(
-    nodes: Sequence[tuple[str, Tensor]],
-    edges: Sequence[tuple[str, Tensor]],
+    nodes: Sequence[Named],
+    edges: Sequence[Named],
     mask: Tensor | None,
     batch: Tensor | None,
     names: tuple[str, str],
@@ -45,14 +71,14 @@ def rows_layout(
         if not nodes:
             raise ValueError(f"{names[1]}= needs an input of type 'node' (N, c) to say what the rows are")
         return layout_of(nodes[0][1], mask, batch, names)
-    if not edges:
+    hint = mask.shape if isinstance(mask, Tensor) else None
+    if edges:
+        rows = edge_rows(edges[0][1].shape, edges[0][0], [x.shape for _, x in nodes], hint)
+    else:
         name, x = nodes[0]
         if x.ndim < 2:
             raise ValueError(f"{name} of type 'node' must have shape (*batch, n, c), got {tuple(x.shape)}")
-        rows = tuple(x.shape[:-1]) if mask is None else tuple(mask.shape)
-    else:
-        known = [tuple(x.shape) for _, x in nodes] + ([tuple(mask.shape)] if mask is not None else [])
-        rows = edge_rows(edges[0][1], edges[0][0], known)
+        rows = tuple(x.shape[: len(hint)]) if hint is not None else tuple(x.shape[:-1])
     if mask is not None:
         check_mask(mask, torch.empty((*rows, 1), device="meta"), names[0])
     return Dense(rows[:-1], rows[-1], mask)
@@ -66,31 +92,27 @@ class Coloured(NamedTuple):
     mask: Tensor | None
 
 
-def coloured(relations: Relations, layout: Layout, rtol: float, directed: bool | None, name: str) -> Coloured:
+def coloured(
+    relations: Relations, layout: Layout, rtol: float | None, directed: bool | None = None, name: str = "x"
+) -> Coloured:
     """The colours of all nodes and edges of dense graphs."""
     mask = layout.padding_mask()
-    nodes = [layout.pad(x) for x in relations.nodes]
-    for x in nodes:
-        check_numbers(x, name, mask)
-    edges = None
-    if relations.edges:
-        padded = [layout.pad(x) for x in relations.edges]
-        pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
-        for x in padded:
-            check_numbers(x, name, pairs)
-        edges = edge_colours(padded, rtol, mask)
-        if directed is False and data_checks_enabled() and not torch.equal(edges, edges.mT):
-            sample = int((edges != edges.mT).flatten(1).any(-1).nonzero()[0])
-            raise ValueError(
-                f"{name} was declared undirected but is not symmetric in sample {sample} of {edges.shape[0]}: "
-                "symmetrise it, or leave directed= out"
-            )
+    nodes, edges = ([layout.pad(x) for x in part] for part in (relations.nodes, relations.edges))
+    pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
+    for part, real in ((nodes, mask), (edges, pairs)):
+        for x in part:
+            check_numbers(x, name, real)
+    kinds = edge_colours(edges, rtol, mask) if edges else None
+    if directed is False and kinds is not None and data_checks_enabled() and not torch.equal(kinds, kinds.mT):
+        sample = int((kinds != kinds.mT).flatten(1).any(-1).long().argmax())
+        raise ValueError(
+            f"{name} is not symmetric in sample {sample} of {kinds.shape[0]}, but directed=False declares graphs "
+            "without directions: symmetrise it, for example with edges + edges.mT, or leave directed out"
+        )
     if nodes:
-        colours = node_colours(nodes, rtol, mask)
-    else:
-        assert edges is not None
-        colours = edges.new_zeros(edges.shape[:2])
-    return Coloured(colours, edges, mask)
+        return Coloured(node_colours(nodes, rtol, mask), kinds, mask)
+    assert kinds is not None
+    return Coloured(kinds.new_zeros(kinds.shape[:2]), kinds, mask)
 
 
 def smallest_gap(relations: Relations, layout: Layout) -> Tensor:
@@ -103,18 +125,12 @@ def smallest_gap(relations: Relations, layout: Layout) -> Tensor:
     gaps = []
     for x, real, lead in [*((x, mask, 2) for x in relations.nodes), *((x, pairs, 3) for x in relations.edges)]:
         values = channels(layout.pad(x), lead).flatten(1, -2).mT.double()
+        if real is not None:
+            values = torch.where(real.flatten(1).unsqueeze(-2), values, torch.nan)
         if lead == 3:  # no edge is a value too
             values = torch.cat([values, torch.zeros_like(values[..., :1])], -1)
-        if real is not None:
-            real = torch.cat([real.flatten(1), real.new_ones((len(real), values.shape[-1] - real[0].numel()))], -1)
-            values = torch.where(real.unsqueeze(-2), values, torch.nan)
-        ascending = values.sort(-1)[0]
-        gap = ascending.diff(dim=-1)
-        gap = (
-            torch.where(gap > 0, gap, torch.inf).amin(-1)
-            if gap.shape[-1]
-            else torch.full_like(values[..., 0], torch.inf)
-        )
+        gap = values.sort(-1)[0].diff(dim=-1)
+        gap = torch.cat([torch.where(gap > 0, gap, torch.inf), torch.full_like(values[..., :1], torch.inf)], -1)
         scale = values.abs().nan_to_num().amax(-1)
-        gaps.append((gap / torch.where(scale > 0, scale, 1.0)).amin(-1))
+        gaps.append((gap.amin(-1) / torch.where(scale > 0, scale, 1.0)).amin(-1))
     return torch.stack(gaps).amin(0)

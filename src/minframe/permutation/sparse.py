@@ -19,12 +19,13 @@ from minframe.frame import Frame
 from minframe.permutation.action import inverse
 from minframe.permutation.arcs import components
 from minframe.permutation.cluster import cluster, combine
-from minframe.permutation.colours import channels, check_numbers, node_colours
+from minframe.permutation.colours import channels, node_colours, tolerance
 from minframe.permutation.frame import nested
 from minframe.permutation.labelling import label_sparse
 from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
 from minframe.permutation.order import group_order
 from minframe.permutation.pieces import Moves
+from minframe.permutation.relations import check_numbers, check_tensor
 from minframe.ragged import Dense, Layout, Ragged, layout_of
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
 
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
 
 def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
     """An integer tensor ``(2, E)`` of nodes below ``n``."""
-    if x.dtype not in (torch.int64, torch.int32) or x.ndim != 2 or x.shape[0] != 2:
-        raise ValueError(f"{name} must be an integer tensor (2, E), got {x.dtype} of shape {tuple(x.shape)}")
+    if x.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
+    if x.ndim != 2 or x.shape[0] != 2:
+        raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
     if x.numel() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
         raise ValueError(
-            f"{name} names the nodes {int(x.min())} to {int(x.max())}, but there are {n}, numbered from 0: "
-            "check the numbers, or give an input of type 'node' with one row for each node"
+            f"{name} has nodes from {int(x.min())} to {int(x.max())}, but there are {n}, counted from 0: correct it, "
+            "or give an input of type 'node' with a row for each node"
         )
 
 
@@ -51,7 +54,8 @@ def sparse_cloud(
     attr: Sequence[Input],
     mask: Tensor | None,
     batch: Tensor | None,
-    names: tuple[str, str],
+    names: tuple[str, str] = ("mask", "batch"),
+    num_nodes: int | None = None,
 ) -> Cloud:
     """Check the inputs that list the edges of graphs, and put them together."""
     if len(index) != 1 or edges:
@@ -59,9 +63,13 @@ def sparse_cloud(
         raise ValueError(f"edges are given by one 'edge_index', with 'edge_attr' beside it, or as 'edge'; got {given}")
     if mask is not None:
         raise ValueError(f"{names[0]}= has no place beside 'edge_index': nodes have no padding there")
+    for item in [*nodes, *index, *attr]:
+        check_tensor(item.x, item.name)
     edge_index = index[0].x
     check_edge_index(edge_index, index[0].name)
-    if nodes:
+    if num_nodes is not None:
+        n = num_nodes
+    elif nodes:
         n = nodes[0].x.shape[0]
     elif batch is not None:
         n = batch.shape[0]
@@ -71,12 +79,12 @@ def sparse_cloud(
     for name, x, type in [*nodes, *attr]:
         want = n if type != "edge_attr" else edge_index.shape[1]
         if x.ndim < 1 or x.shape[0] != want:
-            raise ValueError(f"{name} of type {type!r} must have shape ({want}, ...), got {tuple(x.shape)}")
+            raise ValueError(f"{name} of type {type!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
     layout: Layout = Dense((), n)
     if batch is not None:
         layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
         if not torch.equal(layout.index[edge_index[0]], layout.index[edge_index[1]]):  # type: ignore[union-attr]
-            raise ValueError(f"{index[0].name} joins nodes that {names[1]} puts into different graphs")
+            raise ValueError(f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one")
     relations = Relations([i.x for i in nodes], [i.x for i in attr], edge_index)
     return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
 
@@ -86,6 +94,7 @@ def _edge_colours(attr: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
     parts = [graph.unsqueeze(-1)]
     for x in attr:
         values = channels(x, 1)
+        rtol = tolerance(x, rtol)
         if rtol:  # relative to the largest of the graph
             largest = values.new_zeros((int(graph.max()) + 1, values.shape[-1]))
             largest = largest.index_reduce(0, graph, values.abs(), "amax")[graph]
@@ -104,7 +113,7 @@ def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
     edge_index, n = relations.edge_index.long(), layout.rows_shape[0]
     batch = layout.index if isinstance(layout, Ragged) else None
     for x in [*relations.nodes, *relations.edges]:
-        check_numbers(x.unsqueeze(0), cloud.name, None)
+        check_numbers(x, cloud.name, what="row")
     colours = edge_index.new_zeros(n)
     if relations.nodes and n:
         colours = node_colours([x.unsqueeze(0) for x in relations.nodes], group.rtol)[0]
