@@ -66,26 +66,41 @@ def deviation(a: Tensor, b: Tensor) -> float:
     return float(((a - b).abs().amax(-1) / b.abs().amax(-1).clamp_min(1e-300)).max())
 
 
-def check_graph(a: Tensor, h: Tensor | None = None, batches: int = 10, count: int = 100, group: mf.Group = S) -> None:
-    """Inputs that differ by one of ``batches * count`` permutations lead to the same, permuted."""
+def check_graph(
+    a: Tensor,
+    h: Tensor | None = None,
+    batches: int = 10,
+    count: int = 100,
+    outputs: int | None = None,
+    group: mf.Group = S,
+) -> None:
+    """Inputs that differ by one of ``batches * count`` permutations lead to the same, permuted.
+
+    Outputs of nodes and edges, which need the whole symmetry, are compared for ``outputs`` of each batch.
+    """
     n, dtype = a.shape[-1], a.dtype if a.is_floating_point() else torch.float64
     inputs = {"a": "edge"} | ({} if h is None else {"h": "node"})
-    model = mf.Equivariant(lopsided, group, inputs, OUTPUTS)
     args = (a,) if h is None else (a, h)
-    plain = model(*args)
     seen: list[tuple[Tensor, ...]] = []
-    watched = mf.Equivariant(lambda a, h=None: seen.append((a,) if h is None else (a, h)) or a, group, inputs, "edge")
-    watched(*args)
+
+    def watched(a: Tensor, h: Tensor | None = None) -> Tensor:
+        seen.append((a,) if h is None else (a, h))
+        return lopsided(a, h)["scalar"]
+
+    invariant, model = mf.Invariant(watched, group, inputs), mf.Equivariant(lopsided, group, inputs, OUTPUTS)
+    plain = model(*args)
+    assert torch.equal(invariant(*args), plain["scalar"])
     for _ in range(batches):
         g = group.random(count, n=n)
         moved = [group.act(g, x.expand(count, *x.shape), inputs[k]) for k, x in zip(inputs, args, strict=True)]
-        out = model(*moved)
-        watched(*moved)
-        for x, y in zip(seen[0], seen[-1], strict=True):
+        assert torch.equal(invariant(*moved), plain["scalar"].expand(count))
+        for x, y in zip(seen[0], seen.pop(), strict=True):
             assert torch.equal(y, x.expand_as(y)), "the backbone is shown another graph"
-        assert torch.equal(out["scalar"], plain["scalar"].expand(count))
+        g, moved = g[:outputs], [x[:outputs] for x in moved]
+        out = model(*moved)
+        assert torch.equal(out["scalar"], plain["scalar"].expand(len(g)))
         for kind in ("node", "edge"):
-            expected = group.act(g, plain[kind].expand(count, *plain[kind].shape), kind)
+            expected = group.act(g, plain[kind].expand(len(g), *plain[kind].shape), kind)
             assert deviation(out[kind], expected) <= ROUNDING[dtype], kind
 
 
@@ -95,22 +110,26 @@ def check_graph(a: Tensor, h: Tensor | None = None, batches: int = 10, count: in
 @pytest.mark.parametrize("name", list(SHAPES))
 @by_dtype
 def test_named_graphs(name: str, dtype: torch.dtype) -> None:
-    check_graph(SHAPES[name].to(dtype), count=100 if dtype == torch.float64 else 10)
+    a = SHAPES[name].to(dtype)
+    outputs = 100 if len(a) <= 20 else 4 if name == "K32,32" else 20
+    check_graph(a, batches=10 if dtype == torch.float64 else 1, outputs=outputs)
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in SHAPES])
 def test_weighted_and_directed_graphs_with_loops_and_node_features(name: str) -> None:
     colours, edges = GRAPHS[name]
-    check_graph(edges.double() / 7, torch.stack([colours.double() / 3, colours.double() - 0.5], -1), count=20)
+    check_graph(
+        edges.double() / 7, torch.stack([colours.double() / 3, colours.double() - 0.5], -1), batches=1, outputs=20
+    )
 
 
 def test_random_graphs_of_128_nodes() -> None:
     generator = torch.Generator().manual_seed(1)
     upper = (torch.rand(128, 128, generator=generator) < 0.1).double().triu(1)
-    check_graph(upper + upper.mT)
+    check_graph(upper + upper.mT, outputs=20)
     weights = torch.randn(128, 128, generator=generator).mul(upper).float()
-    check_graph(weights + weights.mT, batches=2)
-    check_graph((torch.rand(128, 128, generator=generator) < 0.3).double(), batches=2)  # arrows and loops
+    check_graph(weights + weights.mT, batches=1)
+    check_graph((torch.rand(128, 128, generator=generator) < 0.3).double(), batches=1)  # arrows and loops
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int32, torch.int64], ids=str)
@@ -531,9 +550,11 @@ def test_gradients_are_equivariant_too() -> None:
     (dx,), (dy,) = (torch.autograd.grad(model(z).sum(), z) for z in (x, y))
     assert dx.isfinite().all()
     # The gradient at a symmetric input is one of several, unless it is averaged; its mean over the symmetry is unique.
-    mean = S.frame(a, "edge")._average(dx, S.type("edge"))
-    other = S.frame(y.detach(), "edge")._average(dy, S.type("edge"))
-    torch.testing.assert_close(other, S.act(g, mean, "edge"))
+    mean, other = (S.frame(z.detach(), "edge").pose(d, "edge") for z, d in ((x, dx), (y, dy)))
+    assert torch.equal(
+        S.frame(a, "edge").to_canonical(a, "edge"), S.frame(y.detach(), "edge").to_canonical(y.detach(), "edge")
+    )
+    torch.testing.assert_close(other, mean)
 
 
 def test_copies_and_pickles() -> None:
@@ -543,7 +564,7 @@ def test_copies_and_pickles() -> None:
         for a, b in zip(other(x), model(x), strict=True):
             assert torch.equal(a, b)
         assert other.group == S
-    assert S == mf.S()
+    assert mf.S() == S
     assert hash(S) == hash(mf.S())
     assert repr(S) == "S()"
     assert repr(mf.S(rtol=1e-6, directed=False)) == "S(rtol=1e-06, directed=False)"
@@ -669,8 +690,7 @@ def test_any_graph(n: int, values: int, channels: int, symmetric: bool, seed: in
     assert torch.equal(frame.to_canonical(moved, "edge"), form.expand_as(moved))
     assert S.contains(frame.element).all()
     y = torch.randn(n, 2, dtype=torch.float64, generator=generator)
-    back = S.frame(a, "edge").from_canonical(y, "node")
+    back = plain.from_canonical(y, "node")
     assert deviation(frame.from_canonical(y.expand(30, n, 2), "node"), S.act(g, back.expand(30, n, 2), "node")) <= 1e-14
-    assert frame.size == [S.frame(a, "edge").size] * 30
-    if channels < 2 and n <= 7:
-        assert S.frame(a, "edge").size == mf.graph.automorphism_group(a, rtol=0.0).order
+    assert frame.size == [plain.size] * 30
+    assert plain.size == mf.graph.automorphism_group(a, mask=known, rtol=0.0).order

@@ -96,7 +96,7 @@ def verify(
     dtypes = list(DTYPES) if dtype == "both" else [dtype]
     configuration = {"group": group, "dtype": dtypes, "quick": quick, "seed": seed}
     record = start("verify", configuration, output, json)
-    work = [(name, panel) for name in dtypes for panel in chosen if name in panel.dtypes]
+    work = [(name, panel) for name in dtypes for panel in chosen]
     try:
         with progress() as bar:
             task = bar.add_task("", total=len(work))

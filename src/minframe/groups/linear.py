@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Relations
 from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.permutation.backend import installed_version
+from minframe.permutation.relations import check_rows
 from minframe.ragged import Layout, layout_of
-from minframe.types import LINEAR_TYPES
+from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,20 @@ class LinearGroup(_Coordinates):
     """A group that acts on coordinates, by a matrix, by a shift or by both.
 
     With ``permutation_invariant=True`` frames do not depend on the order of the rows, so that a backbone that respects
-    permutations keeps doing so inside ``Equivariant``; see ``permutation.invariant``.
+    permutations keeps doing so inside ``Equivariant``; see ``permutation.invariant``. What tells rows apart besides
+    their coordinates, such as the kinds of atoms, is then to be given as an input of type ``"node"`` or ``"edge"``:
+    it decides where the coordinates leave a choice.
     """
 
     permutation_invariant: bool = field(default=False, kw_only=True)
 
-    types = LINEAR_TYPES
-    frame_types = ("point", "vector")
+    @property
+    def types(self) -> dict[str, Type]:  # type: ignore[override]
+        return PRODUCT_TYPES if self.permutation_invariant else LINEAR_TYPES
+
+    @property
+    def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("point", "vector", "node", "edge") if self.permutation_invariant else ("point", "vector")
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
@@ -111,20 +119,30 @@ class LinearGroup(_Coordinates):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        self.check_frame_types([type for _, _, type in inputs])
-        reference = inputs[0].x
-        for name, x, _ in inputs:
+        moving = [i for i in inputs if not PRODUCT_TYPES[i.type].nodes]
+        self.check_frame_types([i.type for i in moving])
+        if not moving:
+            raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs")
+        reference = moving[0].x
+        for name, x, _ in moving:
             if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
                 check_cloud(x, self.d, self, name, self.complex)
         layout = layout_of(reference, mask, batch, names)
-        for name, x, type in inputs[1:]:
-            self.check(x, type, name, layout)
-        typed = [(layout.clean(x, 1), self.type(type)) for _, x, type in inputs]
-        return Cloud(typed, layout, name=", ".join(name for name, _, _ in inputs))
+        typed = [(layout.clean(x, 1), LINEAR_TYPES[type]) for _, x, type in moving]
+        for name, x, type in inputs:
+            if x is not reference:
+                self.check(x, type, name, layout)
+        cloud = Cloud(typed, layout, name=", ".join(i.name for i in inputs))
+        if len(moving) < len(inputs):
+            nodes, edges = ([i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == k] for k in (1, 2))
+            cloud.relations = Relations(nodes, edges)
+        return cloud
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        kind = self.type(type)
-        if kind.order or kind.parity:
+        kind = PRODUCT_TYPES[type]
+        if kind.nodes:
+            check_rows(x, kind, name, layout)
+        elif kind.order or kind.parity:
             check_core(x, kind.order, self.d, type, name, layout.leading, self.complex)
 
 

@@ -16,10 +16,10 @@ from minframe.groups.linear import LinearGroup
 from minframe.permutation.action import inverse, move
 from minframe.permutation.backend import BACKENDS, DEFAULT, installed_version
 from minframe.permutation.frame import PermutationFrame
-from minframe.permutation.relations import check_tensor, coloured, rows_layout, smallest_gap
+from minframe.permutation.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
 from minframe.permutation.sparse import sparse_cloud, sparse_frame
 from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry
-from minframe.ragged import Layout, Ragged
+from minframe.ragged import Layout
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
 if TYPE_CHECKING:
@@ -142,22 +142,8 @@ class S(Group):
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
         kind = self.type(type)
-        if kind.nodes == 0:
-            return
-        rows = layout.rows_shape
-        if kind.nodes == 2 and isinstance(layout, Ragged):
-            raise ValueError(
-                f"{name} of type 'edge' has no place beside a batch vector: list the edges as 'edge_index' (2, E), "
-                "or pad the graphs to one size and give a mask"
-            )
-        want = (*rows, rows[-1]) if kind.nodes == 2 else rows
-        if (
-            not isinstance(x, Tensor)
-            or tuple(x.shape[: len(want)]) != want
-            or (x.ndim > len(want) + 1 and kind.nodes == 2)
-        ):
-            got = tuple(x.shape) if isinstance(x, Tensor) else x.__class__.__name__
-            raise ValueError(f"{name} of type {type!r} must have shape ({', '.join(map(str, want))}, ...), got {got}")
+        if kind.nodes:
+            check_rows(x, kind, name, layout)
 
     def frame_of(self, cloud: Cloud) -> Frame:
         relations, layout = cloud.relations, cloud.layout

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud, Relations
+from minframe.cloud import Cloud
 from minframe.frame import Frame
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
@@ -91,19 +91,11 @@ class Product(Group):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        moving = [i for i in inputs if not self.type(i.type).nodes]
         self.check_frame_types([i.type for i in inputs])
-        cloud = self.linear.cloud(moving, mask, batch, names)
-        for name, x, type in inputs:
-            self.check(x, type, name, cloud.layout)
-        nodes = [i.x for i in inputs if self.type(i.type).nodes == 1]
-        edges = [i.x for i in inputs if self.type(i.type).nodes == 2]
-        cloud.relations = Relations(nodes, edges)
-        return cloud
+        return self.linear.cloud(inputs, mask, batch, names)
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        part = self.permutations if self.type(type).nodes else self.linear
-        part.check(x, type, name, layout)
+        self.linear.check(x, type, name, layout)
 
     def check_frame_types(self, names: Sequence[str]) -> None:
         moving = [name for name in names if not self.type(name).nodes]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What inner products of rows of length one may differ by and be the same, in units of rounding. It is a number that
 # does not change when a cloud is moved, unless it is moved so far that its rounding, which does change, exceeds it.
 SAFE, ROUNDING = 32, 2
-FINEST = 1e-15  # rounding of the computation itself
+FINEST = 3e-14  # rounding of the computation itself, also behind a boost
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from minframe.cloud import Relations
 from minframe.errors import check_mask, data_checks_enabled, readable
 from minframe.permutation.colours import channels, edge_colours, node_colours
-from minframe.ragged import Dense, Layout, layout_of
+from minframe.ragged import Dense, Layout, Ragged, layout_of
+from minframe.types import Type
 
 Named = tuple[str, Tensor]
 
@@ -82,6 +83,23 @@ def rows_layout(
     if mask is not None:
         check_mask(mask, torch.empty((*rows, 1), device="meta"), names[0])
     return Dense(rows[:-1], rows[-1], mask)
+
+
+def check_rows(x: object, kind: Type, name: str, layout: Layout) -> None:
+    """A tensor with one entry for each row, or for each pair of rows."""
+    rows = layout.rows_shape
+    if kind.nodes == 2 and isinstance(layout, Ragged):
+        raise ValueError(
+            f"{name} of type 'edge' has no place beside a batch vector: list the edges as 'edge_index' (2, E), "
+            "or pad the graphs to one size and give a mask"
+        )
+    want = (*rows, rows[-1]) if kind.nodes == 2 else rows
+    check_tensor(x, name)
+    assert isinstance(x, Tensor)
+    if tuple(x.shape[: len(want)]) != want or (kind.nodes == 2 and x.ndim > len(want) + 1):
+        raise ValueError(
+            f"{name} of type {kind.name!r} must have shape ({', '.join(map(str, want))}, ...), got {tuple(x.shape)}"
+        )
 
 
 class Coloured(NamedTuple):
