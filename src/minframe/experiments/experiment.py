@@ -96,6 +96,10 @@ class Experiment(ABC):
     def evaluate(self, model: nn.Module, data: Batch) -> dict[str, float]:
         """All that is reported of a trained model on a set."""
 
+    def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
+        """What is trained, and on what; both may leave out work that need not be done in every epoch."""
+        return model, train
+
     def costly(self, model: nn.Module) -> nn.Module:
         """The part of a model that is worth compiling."""
         return model

@@ -70,8 +70,11 @@ def fit(
     average = copy.deepcopy(model).eval().requires_grad_(False)
     if compiled:
         experiment.costly(model).compile()
-    optimizer = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
-    wrapped, optimizer = fabric.setup(model, optimizer)
+    part, train = experiment.trained(model, train)
+    optimizer = torch.optim.Adam(
+        part.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
+    )
+    wrapped, optimizer = fabric.setup(part, optimizer)
     average = fabric.to_device(average)
     train, validation = fabric.to_device(train), fabric.to_device(validation)
     done = Progress()
@@ -83,7 +86,7 @@ def fit(
     last = min(recipe.epochs, done.epoch + (stop_after or recipe.epochs))
     while done.epoch < last:
         started = time.monotonic()
-        loss = _epoch(fabric, experiment, wrapped, average, optimizer, train, done.epoch)
+        loss = _epoch(fabric, experiment, wrapped, (average, model), optimizer, train, done.epoch)
         done.epoch += 1
         if done.epoch % recipe.validate_every == 0 or done.epoch == recipe.epochs:
             _validate(experiment, average, validation, done, loss)
@@ -103,7 +106,7 @@ def _epoch(
     fabric: Fabric,
     experiment: Experiment,
     model: Any,
-    average: nn.Module,
+    followed: tuple[nn.Module, nn.Module],
     optimizer: Any,
     train: Batch,
     epoch: int,
@@ -126,7 +129,7 @@ def _epoch(
         if recipe.clip is not None:
             fabric.clip_gradients(model, optimizer, max_norm=recipe.clip, error_if_nonfinite=False)
         optimizer.step()
-        _follow(average, model, recipe.ema, epoch * steps + i)
+        _follow(*followed, recipe.ema, epoch * steps + i)
         total += float(loss.detach())
     return total / steps
 

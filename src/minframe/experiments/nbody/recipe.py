@@ -75,6 +75,11 @@ class RestFrame(nn.Module):
         return y + (pos - y).mean(1, keepdim=True) + self.duration * mean
 
 
+def _as_seen(pos: Tensor, vel: Tensor, charge: Tensor, target: Tensor) -> Batch:
+    """A backbone that tells what it is shown."""
+    return pos, vel, charge, target
+
+
 @dataclass(frozen=True, kw_only=True)
 class NBody(Experiment):
     """Positions of five charged particles after one unit of time.
@@ -121,6 +126,19 @@ class NBody(Experiment):
                 model, GROUP, inputs=TYPES, outputs="point", frame_on=("pos", "vel"), frames=frames_of(self.method)
             )
         return RestFrame(model) if self.rest_frame else model
+
+    def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
+        """With the minimal frame: the part inside it, and samples in their canonical pose, found once for all epochs."""
+        if self.method != "minimal":
+            return model, train
+        pos, vel, charge, target = train
+        part: nn.Module = next(m for m in model.modules() if isinstance(m, Turned))
+        if self.rest_frame:
+            mean = vel.mean(1, keepdim=True)
+            part, vel, target = RestFrame(part), vel - mean, target - data.DURATION * mean
+        types = TYPES | {"target": "point"}
+        posed = mf.Invariant(_as_seen, GROUP, inputs=types, frame_on=("pos", "vel"))
+        return part, posed(pos, vel, charge, target)
 
     def costly(self, model: nn.Module) -> nn.Module:
         return next(m for m in model.modules() if isinstance(m, ParticleNetwork))
