@@ -15,7 +15,7 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/equivariance_table.py
+	$(BIN)/minframe verify --quick --output report
 
 test: lint
 	$(BIN)/python -m pytest -n 2
