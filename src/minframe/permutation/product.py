@@ -104,11 +104,11 @@ class ProductFrame(Frame):
     @property
     def size(self) -> Any:
         """Number of elements, exact: Python integers, or ``inf`` where the stabiliser is continuous."""
-        sizes: list[float] = [s if math.isinf(s) else int(s) for s in self.linear.size.flatten().tolist()]
-        if self._twins is not None:
-            sizes = [a * b for a, b in zip(sizes, self._twins.sizes(), strict=True)]
+        finite = [1] * math.prod(self.layout.batch_shape) if self._twins is None else self._twins.sizes()
         for pairs in self.pairs:
-            sizes[pairs.sample] *= pairs.order
+            finite[pairs.sample] *= pairs.order
+        linear = self.linear.size.flatten().tolist()
+        sizes = [s if math.isinf(s) else int(s) * k for s, k in zip(linear, finite, strict=True)]
         return nested(sizes, self.layout.batch_shape)
 
     @property

@@ -9,8 +9,6 @@ which particles come so near to each other that the motion is chaotic.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from minframe.experiments.cache import cached
+from minframe.experiments.experiment import Advance
 
 Array = NDArray[np.float64]
 
@@ -90,7 +91,7 @@ def simulate(charges: Array, pos: Array, vel: Array, steps: int = END) -> dict[i
 
 
 def generate(
-    split: str, limit: int | None = None, seed: int = SEED, advance: Callable[[int], None] = lambda _: None
+    split: str, limit: int | None = None, seed: int = SEED, advance: Advance = lambda _: None
 ) -> Simulations:
     """The first ``limit`` simulations of a split, or all of it; ``advance`` is told how many more are done."""
     first, count = SPLITS[split]
@@ -111,7 +112,7 @@ def generate(
     return Simulations(rows(inputs), rows(velocities), torch.from_numpy(charges[..., None]).float(), rows(targets))
 
 
-def load(split: str, path: Path | None = None, advance: Callable[[int], None] = lambda _: None) -> Simulations:
+def load(split: str, path: Path | None = None, advance: Advance = lambda _: None) -> Simulations:
     """A split, from a file if there is one, else generated and kept in the user's cache.
 
     The file holds ``loc0``, ``vel0``, ``loc1`` ``(B, n, 3)``, ``charges`` ``(B, n)`` and ``split``, which is 0, 1, 2.
@@ -121,19 +122,9 @@ def load(split: str, path: Path | None = None, advance: Callable[[int], None] = 
             chosen = stored["split"] == list(SPLITS).index(split)
             pos, vel, target, charge = (torch.from_numpy(stored[k][chosen]) for k in ("loc0", "vel0", "loc1", "charges"))
         return Simulations(pos.float(), vel.float(), charge.float().unsqueeze(-1), target.float())
-    cached = cache_folder() / f"nbody-{SEED}-{split}.pt"
-    if cached.exists():
-        advance(SPLITS[split][1])
-        return Simulations(**torch.load(cached))
-    made = generate(split, advance=advance)
-    partial = cached.with_suffix(f".{os.getpid()}")
-    torch.save(vars(made), partial)
-    partial.replace(cached)
-    return made
 
+    def make(told: Advance) -> tuple[Tensor, ...]:
+        made = generate(split, advance=told)
+        return made.pos, made.vel, made.charge, made.target
 
-def cache_folder() -> Path:
-    """Where generated data are kept."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minframe"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return Simulations(*cached(f"nbody-{SEED}-{split}", SPLITS[split][1], make, advance))
