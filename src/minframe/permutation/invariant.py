@@ -153,6 +153,7 @@ def _framed(group: LinearGroup, cloud: Cloud, ordering: Ordering) -> tuple[Tenso
 
 
 def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame) -> Poses:
+    """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
     for x, type in ordered.inputs:
@@ -166,4 +167,4 @@ def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame) -> Poses:
             x * mask.view(*mask.shape, *(1,) * (x.ndim - 2)) if rows else x
             for x, rows in zip(inputs, per_row, strict=True)
         ]
-    return Poses(group, inputs, per_row, ordered, mask)
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, None if mask is None else mask.cpu())

@@ -207,6 +207,7 @@ class ProductFrame(Frame):
 def _mean(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type, nodes: int) -> Tensor:
     """The mean of ``(p, O) . y`` over permutations ``(t, n)`` and matrices ``(t, d, d)``; ``y`` is of one sample."""
     t = len(permutations)
+    permutations, matrices = permutations.to(y.device), matrices.to(y.device)
     terms = y.expand(t, *y.shape)
     if kind.order or kind.parity:
         matrix = torch.linalg.inv(matrices).mT if kind.dual else matrices
