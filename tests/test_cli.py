@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import minframe as mf
 import minframe.cli
 from minframe.cli import app as commands
-from minframe.cli import bench, cases, graphs, plots, record, table, timing, verify
+from minframe.cli import bench, cases, graphs, peers, plots, record, runs, table, timing, verify
 from minframe.cli.cases import OURS
 
 LITTLE = ["verify", "--quick", "--dtype", "float64"]
@@ -152,7 +152,7 @@ def test_an_interrupted_run_leaves_what_it_has(tmp_path: Path, monkeypatch: pyte
 
         return count, cut()
 
-    monkeypatch.setattr(commands, "verify_panel", stop)
+    monkeypatch.setattr(runs, "verify_panel", stop)
     result = run(*LITTLE, "--group", "SU(3)", "--output", tmp_path)
     assert result.exit_code == 130
     content = record.load(tmp_path / "verify.json")
@@ -186,7 +186,7 @@ def test_bad_arguments_get_one_line_and_exit_status_2(
         raise AssertionError("work was done")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(commands, "verify_panel", never)
+    monkeypatch.setattr(runs, "verify_panel", never)
     monkeypatch.setattr(bench, "run_case", never)
     result = run(*args)
     assert result.exit_code == 2
@@ -270,6 +270,42 @@ def test_ratios_take_turns() -> None:
     assert calls[6:] == list("abcbcacab")
     assert set(found) == {"b", "c"}
     assert plain > 0
+
+
+# minframe peers
+
+
+def test_peers_that_are_not_installed_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = peers.run_peers
+
+    def broken(backbone: Any) -> Any:
+        raise RuntimeError("no such thing")
+
+    others = (peers.Peer("no-such-package", "none: such", broken), peers.Peer("torch", "torch: broken", broken))
+    monkeypatch.setattr(peers, "PEERS", (peers.PEERS[0], *others))
+    monkeypatch.setattr(peers, "run_peers", lambda *args: measured(*args, shape=(16, 10, 3)))
+    result = run("peers", "--quick", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "none: such: not installed; pip install no-such-package" in result.stdout
+    assert "torch: broken: does not work here: RuntimeError: no such thing" in result.stdout
+    rows = {row["method"]: row for row in rows_of(tmp_path, "peers.json")}
+    ours = rows["minframe: minimal frame"]
+    assert max(ours[key] for key in ("rotation_error", "reflection_error", "equal_error")) < ours["bound"]
+    assert 0 < ours["low"] <= ours["ratio"] <= ours["high"]
+    assert rows["none: such"]["ratio"] is None
+
+
+@pytest.mark.filterwarnings("ignore")  # of their code
+@pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.method)
+def test_peers_are_equivariant_to_rotations(peer: peers.Peer) -> None:
+    import torch
+
+    if peers.installed_version(peer.package) is None:
+        pytest.skip(f"{peer.package} is not installed")
+    if "stochastic" in peer.method:
+        return
+    with torch.no_grad():
+        assert peers.errors(peer.make(bench.mlp(3)), torch.randn(8, 20, 3), 0)["rotation_error"] < 1e-3
 
 
 # What they are made of
