@@ -83,7 +83,8 @@ class Cloud:
 
     ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
     ``relations`` is what else tells rows apart, for groups that reorder them. ``precision`` is the rounding of the
-    coordinates, if it is not that of their dtype. ``longest`` asks for axes along the longest rows; see ``linalg.qr``.
+    coordinates, if it is not that of their dtype, and ``distance`` ``(*batch, 1)`` how far from the origin they stood
+    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows; see ``linalg.qr``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -92,6 +93,7 @@ class Cloud:
     name: str = "x"
     relations: Relations | None = None
     precision: float | None = None
+    distance: Tensor | None = None
     longest: bool = False
 
     @property
@@ -188,6 +190,8 @@ class Cloud:
 
     def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
+        if self.distance is not None:
+            return self.distance
         if self.origin is None:
             return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
         return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The command line: ``minframe verify`` and ``minframe bench``. It needs ``pip install "minframe[cli]"``."""
+"""The command line: ``minframe verify``, ``bench``, ``peers``, ``report``. Needs ``pip install "minframe[cli]"``."""
 
 from __future__ import annotations
 

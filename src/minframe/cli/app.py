@@ -1,22 +1,21 @@
-"""The commands: their arguments, progress and exit status."""
+"""The commands: their arguments and exit status."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 import minframe as mf
-from minframe.cli import bench as benching
-from minframe.cli import table
+from minframe.cli import runs, show
 from minframe.cli.cases import Panel, panels
-from minframe.cli.record import Record
-from minframe.cli.verify import DTYPES, verify_panel
+from minframe.cli.peers import SHAPE
+from minframe.cli.record import Record, check_writable
+from minframe.cli.verify import DTYPES
 
 INTERRUPTED = 130
 
@@ -60,6 +59,7 @@ Group = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer samples: about a minute.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of clouds, weights, group elements and random frames.")]
+Threads = Annotated[int, typer.Option("--threads", min=1, help="Of PyTorch.")]
 Output = Annotated[Path, typer.Option("--output", metavar="DIR", help="Folder for figures and data.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the data here as well.")]
 
@@ -94,33 +94,17 @@ def verify(
     """
     chosen = choose(panels(quick), group)
     dtypes = list(DTYPES) if dtype == "both" else [dtype]
-    configuration = {"group": group, "dtype": dtypes, "quick": quick, "seed": seed}
-    record = start("verify", configuration, output, json)
-    work = [(name, panel) for name in dtypes for panel in chosen]
-    try:
-        with progress() as bar:
-            task = bar.add_task("", total=len(work))
-            for i, (name, panel) in enumerate(work):
-                bar.update(task, description=f"{name}  {panel.name}")
-                count, rows = verify_panel(panel, name, seed)
-                for j, row in enumerate(rows, 1):
-                    record.rows.append(row.as_dict())
-                    bar.update(task, completed=i + j / count)
-                record.save()
-    except KeyboardInterrupt:
-        finish_early(record)
-        show_verify(record, output, full)
-        raise typer.Exit(INTERRUPTED) from None
-    record.save(complete=True)
-    passed = show_verify(record, output, full)
-    raise typer.Exit(0 if passed else 1)
+    record = start("verify", {"group": group, "dtype": dtypes, "quick": quick, "seed": seed}, output, json)
+    whole = complete(record, lambda: runs.verify(record, chosen, dtypes, seed))
+    passed = show.errors(record.rows, output, full)
+    raise typer.Exit(INTERRUPTED if not whole else 0 if passed else 1)
 
 
 @app.command()
 def bench(
     quick: Quick = False,
     seed: Seed = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Of PyTorch.")] = 1,
+    threads: Threads = 1,
     output: Output = Path("report"),
     json: Json = None,
 ) -> None:
@@ -128,24 +112,75 @@ def bench(
 
     All methods take turns within one run; every ratio comes with its quartiles.
     """
-    torch.set_num_threads(threads)
-    rounds, slot = (7, 0.01) if quick else (15, 0.03)
     record = start("bench", {"quick": quick, "seed": seed, "threads": threads}, output, json)
-    work = list(benching.cases(quick))
+    whole = complete(record, lambda: runs.bench(record, quick, seed, threads))
+    show.costs(record.rows, output)
+    raise typer.Exit(0 if whole else INTERRUPTED)
+
+
+@app.command()
+def peers(
+    quick: Quick = False,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    output: Output = Path("report"),
+    json: Json = None,
+) -> None:
+    """Measure other libraries on the same work: error and time of an O(3)-equivariant map.
+
+    Those that are not installed are listed as such; pip install "minframe[peers]" brings all.
+    """
+    settings = {"shape": list(SHAPE), "dtype": "float32", "quick": quick, "seed": seed, "threads": threads}
+    record = start("peers", settings, output, json)
+    whole = complete(record, lambda: runs.peers(record, quick, seed, threads))
+    show.peers(record.rows, output)
+    raise typer.Exit(0 if whole else INTERRUPTED)
+
+
+@app.command()
+def report(
+    quick: Quick = False,
+    seed: Seed = 0,
+    output: Output = Path("report"),
+    results: Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder of experiments.")] = Path("results"),
+) -> None:
+    """Write one HTML page with all that was measured, and pictures; measure first what has not been.
+
+    Exit status: 0 if the minimal frame is within the bound everywhere, else 1.
+    """
+    from minframe.cli.reporting import Page
+
+    if results.exists() and not results.is_dir():
+        raise typer.BadParameter(f"{results} is no folder", param_hint="--results")
+    writable(output / Page.NAME, "--output")
     try:
-        with progress() as bar:
-            task = bar.add_task("", total=len(work))
-            for case in work:
-                bar.update(task, description=f"{case.sweep}: {case.name}")
-                record.rows += [row.as_dict() for row in benching.run_case(case, seed, rounds, slot)]
-                record.save()
-                bar.advance(task)
-    except KeyboardInterrupt:
-        finish_early(record)
-        show_bench(record, output)
-        raise typer.Exit(INTERRUPTED) from None
-    record.save(complete=True)
-    show_bench(record, output)
+        page = Page(output, results)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from None
+    measure: dict[str, tuple[dict[str, Any], Callable[[Record], None]]] = {
+        "verify": (
+            {"group": None, "dtype": list(DTYPES), "quick": quick, "seed": seed},
+            lambda record: runs.verify(record, panels(quick), list(DTYPES), seed),
+        ),
+        "bench": (
+            {"quick": quick, "seed": seed, "threads": 1},
+            lambda record: runs.bench(record, quick, seed, 1),
+        ),
+    }
+    whole = True
+    page.write()
+    for command in page.missing():
+        typer.echo(f"minframe: there is no complete {output / f'{command}.json'}; measuring", err=True)
+        settings, work = measure[command]
+        record = start(command, settings, output, None)
+        whole = complete(record, lambda record=record, work=work: work(record))  # type: ignore[misc]
+        page.read()
+        page.write()
+        if not whole:
+            break
+    passed = show.summary(page.runs["verify"].rows, page.runs["bench"].rows)
+    typer.echo(f"wrote {page.path}")
+    raise typer.Exit(INTERRUPTED if not whole else 0 if passed else 1)
 
 
 def choose(found: list[Panel], names: list[str] | None) -> list[Panel]:
@@ -163,64 +198,31 @@ def choose(found: list[Panel], names: list[str] | None) -> list[Panel]:
     return [panel for panel in found if str(panel.group) in chosen]
 
 
-def start(command: str, configuration: dict[str, Any], output: Path, json: Path | None) -> Record:
-    """Begin the files, or say that they cannot be written, before any work is done."""
-    if command == "verify":
-        torch.set_num_threads(1)  # these backbones are small
-    for path, option in ((output / f"{command}.json", "--output"), (json, "--json")):
-        if path is not None:
-            try:
-                Record(command, configuration, [path])
-            except OSError as error:
-                raise typer.BadParameter(f"cannot write {path}: {error.strerror or error}", param_hint=option) from None
-    return Record(command, configuration, [output / f"{command}.json", *([json] if json else [])])
+def writable(path: Path, option: str) -> None:
+    """Say that a file cannot be written, before any work is done."""
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror or error}", param_hint=option) from None
 
 
-def progress() -> Progress:
-    """A bar on standard error, if that is a terminal, that leaves nothing behind."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    console = table.console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+def start(command: str, settings: dict[str, Any], output: Path, json: Path | None) -> Record:
+    """Begin the files, and say what is left out for want of a library."""
+    writable(output / f"{command}.json", "--output")
+    if json is not None:
+        writable(json, "--json")
+    if mf.S().labelling is None and command in ("verify", "bench"):
+        typer.echo('minframe: permutations are left out, for they need igraph: pip install "minframe[graph]"', err=True)
+    return Record(command, settings, [output / f"{command}.json", *([json] if json else [])])
 
 
-def finish_early(record: Record) -> None:
-    """Keep what there is of an interrupted run."""
-    record.save()
-    typer.echo(f"minframe: interrupted after {len(record.rows)} measurements; these follow", err=True)
-
-
-def show_verify(record: Record, output: Path, full: bool) -> bool:
-    """Print the tables and draw the figures; whether ours is within the bound everywhere."""
-    from minframe.cli import plots  # takes a second, which bad arguments need not wait for
-
-    if not record.rows:
-        return True
-    out = table.console()
-    table.error_tables(out, record.rows, full)
-    passed, sentence = table.verdict(record.rows)
-    files = [output / "verify.json"]
-    for dtype in dict.fromkeys(row["dtype"] for row in record.rows):
-        for name, draw, paper in (("paper", plots.error_figure, True), ("degenerate", plots.degenerate_figure, False)):
-            if any(row["dtype"] == dtype and row["paper"] == paper for row in record.rows):
-                files.append(output / f"verify-{name}-{dtype}.png")
-                draw(record.rows, dtype).savefig(files[-1], dpi=150)
-    list_files(files)
-    out.print(sentence, style="bold green" if passed else "bold red")
-    return passed
-
-
-def show_bench(record: Record, output: Path) -> None:
-    """Print the tables and draw the figure."""
-    from minframe.cli import plots
-
-    if not record.rows:
-        return
-    table.cost_tables(table.console(), record.rows)
-    plots.cost_figure(record.rows).savefig(output / "bench.png", dpi=150)
-    list_files([output / "bench.json", output / "bench.png"])
-
-
-def list_files(files: list[Path]) -> None:
-    """Say where results are."""
-    for path in files:
-        typer.echo(f"wrote {path}")
+def complete(record: Record, work: Callable[[], None]) -> bool:
+    """Do the work and save what it gives; False if it was interrupted."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        record.save()
+        typer.echo(f"minframe: interrupted after {len(record.rows)} measurements; these follow", err=True)
+        return False
+    record.save(complete=True)
+    return True

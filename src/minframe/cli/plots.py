@@ -12,20 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from minframe.cli.cases import METHODS, OURS
+from minframe.cli.palette import colour, marker
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports that it looks for fonts
 
 Rows = Sequence[dict[str, Any]]
 FLOOR = 1e-17  # where an error of zero is drawn
-COLOURS = ("#9a9a9a", "#c58fd6", "#e69f00", "#0072b2", "#56b4e9", "#009e73")
-MARKERS = "vXs^Do"
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110}
 
 
 def look(method: str) -> dict[str, Any]:
     """Colour and marker of a method, the same in all figures."""
-    i = list(METHODS).index(method) if method in METHODS else 1
-    return {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "label": method}
+    return {"color": colour(method), "marker": marker(method), "label": method}
 
 
 def error_figure(rows: Rows, dtype: str) -> Figure:

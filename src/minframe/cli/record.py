@@ -56,9 +56,7 @@ class Record:
             "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         }
         for path in self.paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            check_writable(path)
         self.save()
 
     def save(self, complete: bool = False) -> None:
@@ -70,9 +68,30 @@ class Record:
                 if complete:
                     path.write_text(text)
                 continue
-            partial = path.with_name(f".{path.name}.part")
-            partial.write_text(text)
-            partial.replace(path)
+            write_whole(path, text)
+
+
+def check_writable(path: Path) -> None:
+    """Make the folder of a file, and see that a file can be written there: an ``OSError`` says why not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if path.exists() and not path.is_file():
+        return
+    partial = _partial(path)
+    partial.write_text("")
+    partial.unlink()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """All at once, so that there is never half a file."""
+    partial = _partial(path)
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def error_tables(out: Console, rows: Rows, full: bool = False) -> None:
         out.print(_by_group(out, found, dtype, full))
         if any(not row["paper"] for row in found):
             out.print(_by_cloud(out, [row for row in found if not row["paper"]], dtype))
-    out.print(_by_method(out, rows))
+    out.print(methods_table(out, rows))
 
 
 def _table(title: str) -> Table:
@@ -144,11 +144,15 @@ def _by_cloud(out: Console, rows: Rows, dtype: str) -> Table:
     return table
 
 
-def _by_method(out: Console, rows: Rows) -> Table:
+def methods_table(out: Console, rows: Rows, costs: Rows = ()) -> Table:
+    """What came out of all rows, method by method; and the cost in the first case of ``bench``, if given."""
     dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
-    table = _table("All rows")
+    case = costs[0]["case"] if costs else ""
+    times = {row["method"]: ratio_text(row) for row in costs if row["case"] == case}
+    table = _table(f"All rows; time over the plain backbone on {case}" if costs else "All rows")
     table.add_column("method")
-    for name in ("within the bound", "of rows", *(f"worst, {dtype}" for dtype in dtypes), "passes"):
+    names = ("within the bound", "of rows", *(f"worst, {dtype}" for dtype in dtypes), "passes")
+    for name in (*names, *(["time"] if costs else [])):
         table.add_column(name, justify="right")
     for method in METHODS:
         found = [row for row in rows if row["method"] == method]
@@ -161,7 +165,27 @@ def _by_method(out: Console, rows: Rows) -> Table:
             str(len(found)),
             *(cell(out, worst(row for row in found if row["dtype"] == dtype)) for dtype in dtypes),
             ", ".join(map(str, sorted(passes))),
+            *([times.get(method, "")] if costs else []),
         )
+    return table
+
+
+def peers_table(out: Console, rows: Rows) -> Table:
+    """Other libraries: errors, and time over the plain backbone."""
+    found = [row for row in rows if row["ratio"] is not None]
+    title = (
+        f"O(3)-equivariant map; plain backbone {time_text(found[0]['plain_seconds'])}; bound {found[0]['bound']:.0e}"
+    )
+    table = _table(title)
+    table.add_column("library")
+    for name in ("version", "rotations", "reflections", "equal s.v.", "time over plain"):
+        table.add_column(name, justify="right")
+    for row in found:
+        errors = [row[key] for key in ("rotation_error", "reflection_error", "equal_error")]
+        cells = [
+            Text(f"{e:.0e} {mark(out, e <= row['bound'])}", "green" if e <= row["bound"] else "yellow") for e in errors
+        ]
+        table.add_row(Text(row["method"], "bold" if row["ours"] else ""), row["version"], *cells, ratio_text(row))
     return table
 
 
@@ -190,12 +214,12 @@ def cost_tables(out: Console, rows: Rows) -> None:
         table.add_column("plain", justify="right", no_wrap=True)
         for case in dict.fromkeys(row["case"] for row in found):
             at = {row["method"]: row for row in found if row["case"] == case}
-            cells = [_ratio(at[m]) if m in at else "" for m in methods]
-            table.add_row(case, *cells, _time(next(iter(at.values()))["plain_seconds"]))
+            cells = [ratio_text(at[m]) if m in at else "" for m in methods]
+            table.add_row(case, *cells, time_text(next(iter(at.values()))["plain_seconds"]))
         out.print(table)
 
 
-def _ratio(row: dict[str, Any]) -> str:
+def ratio_text(row: dict[str, Any]) -> str:
     """The median and the quartiles."""
     numbers = [
         f"{row[key]:.{2 if row['high'] < 10 else 1 if row['high'] < 100 else 0}f}" for key in ("ratio", "low", "high")
@@ -203,7 +227,8 @@ def _ratio(row: dict[str, Any]) -> str:
     return "{} [{},{}]".format(*numbers)
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """With a unit that fits."""
     for unit, name in ((1, "s"), (1e-3, "ms")):
         if seconds >= 0.9995 * unit:
             return f"{seconds / unit:.3g} {name}"

@@ -77,7 +77,9 @@ class Experiment(ABC):
         return cls(**{**configuration, "recipe": Recipe(**configuration["recipe"])})
 
     @abstractmethod
-    def data(self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = print) -> Batch:
+    def data(
+        self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = lambda _: None
+    ) -> Batch:
         """The tensors of a split, all with samples along their first axis; ``limit`` asks for the first ones only."""
 
     @abstractmethod
@@ -85,8 +87,8 @@ class Experiment(ABC):
         """A new model; its weights are drawn from PyTorch's generator."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """What a step makes smaller."""
+    def loss(self, model: nn.Module, batch: Batch, progress: float) -> Tensor:
+        """What a step makes smaller, when ``progress`` of the epochs are done."""
 
     @abstractmethod
     def score(self, model: nn.Module, data: Batch) -> float:
@@ -95,6 +97,13 @@ class Experiment(ABC):
     @abstractmethod
     def evaluate(self, model: nn.Module, data: Batch) -> dict[str, float]:
         """All that is reported of a trained model on a set."""
+
+    def measure(self, model: nn.Module, data: Batch) -> dict[str, Any]:
+        """What else is worth knowing of a trained model, such as how symmetric it is and what it costs."""
+        return {}
+
+    def draw(self, model: nn.Module, data: Batch, folder: Path) -> None:
+        """Figures of what was learned."""
 
     def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
         """What is trained, and on what; both may leave out work that need not be done in every epoch."""

@@ -95,9 +95,7 @@ def fit(
         if time.monotonic() - saved > SAVE_SECONDS or done.epoch == last:
             saved = time.monotonic()
             partial = checkpoint.with_suffix(".part")
-            fabric.save(
-                partial, {"model": wrapped, "average": average, "optimizer": optimizer, "progress": vars(done)}
-            )
+            fabric.save(partial, {"model": wrapped, "average": average, "optimizer": optimizer, "progress": vars(done)})
             partial.replace(checkpoint)
     return done
 
@@ -123,7 +121,7 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate
         chosen = order[i * recipe.batch_size : (i + 1) * recipe.batch_size]
-        loss = experiment.loss(model, tuple(x[chosen] for x in train))
+        loss = experiment.loss(model, tuple(x[chosen] for x in train), epoch / recipe.epochs)
         optimizer.zero_grad()
         fabric.backward(loss)
         if recipe.clip is not None:

@@ -15,7 +15,7 @@ from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.permutation.backend import installed_version
-from minframe.permutation.relations import check_rows
+from minframe.permutation.relations import check_rows, is_per_row
 from minframe.ragged import Layout, layout_of
 from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
 
@@ -50,8 +50,8 @@ class LinearGroup(_Coordinates):
 
     With ``permutation_invariant=True`` frames do not depend on the order of the rows, so that a backbone that respects
     permutations keeps doing so inside ``Equivariant``; see ``permutation.invariant``. What tells rows apart besides
-    their coordinates, such as the kinds of atoms, is then to be given as an input of type ``"node"`` or ``"edge"``:
-    it decides where the coordinates leave a choice.
+    their coordinates, such as the kinds of atoms, is then to be given as an input of type ``"node"``, ``"edge"`` or
+    ``"scalar"``: it decides where the coordinates leave a choice.
     """
 
     permutation_invariant: bool = field(default=False, kw_only=True)
@@ -62,7 +62,7 @@ class LinearGroup(_Coordinates):
 
     @property
     def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("point", "vector", "node", "edge") if self.permutation_invariant else ("point", "vector")
+        return ("point", "vector", "node", "edge", "scalar") if self.permutation_invariant else ("point", "vector")
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
@@ -119,7 +119,7 @@ class LinearGroup(_Coordinates):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        moving = [i for i in inputs if not PRODUCT_TYPES[i.type].nodes]
+        moving = [i for i in inputs if PRODUCT_TYPES[i.type].order]
         self.check_frame_types([i.type for i in moving])
         if not moving:
             raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs")
@@ -134,7 +134,9 @@ class LinearGroup(_Coordinates):
                 self.check(x, type, name, layout)
         cloud = Cloud(typed, layout, name=", ".join(i.name for i in inputs))
         if len(moving) < len(inputs):
-            nodes, edges = ([i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == k] for k in (1, 2))
+            nodes = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 1]
+            nodes += [i.x for i in inputs if i.type == "scalar" and is_per_row(i.x, layout)]
+            edges = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 2]
             cloud.relations = Relations(nodes, edges)
         return cloud
 

@@ -19,8 +19,8 @@ from minframe.permutation.backend import DEFAULT
 from minframe.permutation.compiled import CompiledFrame
 from minframe.permutation.pairs import Pairs, Poses, symmetric_pairs
 from minframe.permutation.points import Ordering, PointSet, order_margin, order_points
-from minframe.permutation.product import ProductFrame, is_per_row, reordered
-from minframe.permutation.relations import coloured
+from minframe.permutation.product import ProductFrame, reordered
+from minframe.permutation.relations import coloured, is_per_row
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # What inner products of rows of length one may differ by and be the same, in units of rounding. It is a number that
 # does not change when a cloud is moved, unless it is moved so far that its rounding, which does change, exceeds it.
-SAFE, ROUNDING = 32, 2
+SAFE, ROUNDING = 64, 5
+SAFE_AT_MOST = 4e-3  # but no more than this, and four times the rounding, in half precision
 FINEST = 3e-14  # rounding of the computation itself, also behind a boost
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
@@ -49,7 +50,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
             y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
-        per_row = is_per_row(x, type, layout)
+        per_row = is_per_row(x, layout, type.order)
         if per_row:
             raw, y = layout.pad(raw), layout.pad(y)
             if mask is not None:
@@ -69,7 +70,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], -1, y.shape[-1]))
     points = torch.cat(rows, 2)
-    slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(SAFE * max(cloud.eps, FINEST)).unsqueeze(-1)
+    least = max(min(SAFE * max(cloud.eps, FINEST), SAFE_AT_MOST), 4 * cloud.eps)
+    slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(least).unsqueeze(-1)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -87,7 +89,7 @@ def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     points = point_set(group.linear, cloud, group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering)
+    order, linear, pairs = _framed(group.linear, cloud, ordering, points.slack)
     twins = None
     if not all_true(ordering.twins == number):
         position = inverse(order)
@@ -119,7 +121,8 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    found = order_points(point_set(group, cloud.select(tied)), DEFAULT)
+    points = point_set(group, cloud.select(tied))
+    found = order_points(points, DEFAULT)
     layout = cloud.layout
     b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()
     order = torch.arange(n, device=tied.device).repeat(b, 1)
@@ -127,12 +130,15 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
         order = (~mask).long().argsort(dim=-1, stable=True)
     order[tied] = found.order
     ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
-    order, linear, pairs = _framed(group, cloud, ordering)
+    slack = points.slack.new_zeros((b, 1)).index_copy(0, tied, points.slack)
+    order, linear, pairs = _framed(group, cloud, ordering, slack)
     margin: Callable[[], Tensor] = lambda: torch.full((b,), torch.inf, dtype=torch.float64)  # noqa: E731
     return ProductFrame(group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=margin)
 
 
-def _framed(group: LinearGroup, cloud: Cloud, ordering: Ordering) -> tuple[Tensor, LinearFrame, list[Pairs]]:
+def _framed(
+    group: LinearGroup, cloud: Cloud, ordering: Ordering, slack: Tensor
+) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
     ordered = reordered(cloud, cloud.layout.unpad_order(order))
@@ -143,7 +149,7 @@ def _framed(group: LinearGroup, cloud: Cloud, ordering: Ordering) -> tuple[Tenso
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
-        pairs, moved = symmetric_pairs(_poses(group, ordered, linear), generators, owner)
+        pairs, moved = symmetric_pairs(_poses(group, ordered, linear, slack), generators, owner)
     if moved:
         order = order.clone()
         for sample, permutation in moved.items():
@@ -152,13 +158,13 @@ def _framed(group: LinearGroup, cloud: Cloud, ordering: Ordering) -> tuple[Tenso
     return order, linear, pairs
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame) -> Poses:
+def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, slack: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
     for x, type in ordered.inputs:
         y = linear.pose(wide(x.detach()), type.name, own=True)
-        rows = is_per_row(x, type, layout)
+        rows = is_per_row(x, layout, type.order)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
     mask = layout.padding_mask()
@@ -167,4 +173,6 @@ def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame) -> Poses:
             x * mask.view(*mask.shape, *(1,) * (x.ndim - 2)) if rows else x
             for x, rows in zip(inputs, per_row, strict=True)
         ]
-    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, None if mask is None else mask.cpu())
+    mask = None if mask is None else mask.cpu()
+    distance = linear.cloud.offset().reshape(-1, 1).cpu()
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, slack.cpu())

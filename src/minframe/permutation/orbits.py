@@ -84,13 +84,15 @@ def _arrows(moves: Moves) -> tuple[Tensor, Tensor]:
 
 def _mean(values: Tensor, numbers: Tensor) -> Tensor:
     """Mean of ``values`` ``(*batch, m, ...)`` over equal ``numbers`` ``(*batch, m)``, which are below m."""
+    dtype = values.dtype
     if not (values.is_floating_point() or values.is_complex()):
-        values = values.to(torch.get_default_dtype())
+        dtype = torch.get_default_dtype()
+    values = values.to(torch.promote_types(dtype, torch.float64))  # sums of thousands
     index = numbers.view(*numbers.shape, *(1,) * (values.ndim - numbers.ndim)).expand(values.shape)
     axis = numbers.ndim - 1
     total = torch.zeros_like(values).scatter_add(axis, index, values)
     count = torch.zeros_like(numbers).scatter_add(-1, numbers, torch.ones_like(numbers)).clamp_min(1)
-    return (total / count.view(*count.shape, *(1,) * (values.ndim - count.ndim))).gather(axis, index)
+    return (total / count.view(*count.shape, *(1,) * (values.ndim - count.ndim))).gather(axis, index).to(dtype)
 
 
 def orbit_mean(y: Tensor, orbits: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from minframe.ragged import Dense
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
 
-COSETS = 256  # that are looked at before permutations are given up that keep only inner products
+COSETS = 4096  # that are looked at before permutations are given up that keep only inner products
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Poses:
         per_row: which of them have rows.
         cloud: that they come from.
         mask: ``(B, n)`` or ``None``.
+        distance: ``(B, 1)``, how far from the origin the points stood that have been rounded.
+        slack: ``(B, 1)``, what inner products may differ by and be the same.
     """
 
     group: LinearGroup
@@ -53,6 +55,13 @@ class Poses:
     per_row: Sequence[bool]
     cloud: Cloud
     mask: Tensor | None
+    distance: Tensor
+    slack: Tensor
+
+    @property
+    def threshold(self) -> Tensor:
+        """How far poses may be apart and be the same, ``(B,)``."""
+        return (4 * self.slack.squeeze(-1)).clamp_min(8 * self.cloud.tolerance)
 
     def again(self, permutations: Tensor, owner: Tensor) -> tuple[list[Tensor], Tensor]:
         """Poses of ``Y[p]`` for ``permutations`` ``(k, n)`` of the samples ``owner`` ``(k,)``, and their matrices."""
@@ -64,16 +73,22 @@ class Poses:
         mask = None if self.mask is None else self.mask[owner]
         typed = [(x, type) for x, (_, type) in zip(moved, self.cloud.inputs, strict=True)]
         layout = Dense((len(owner),), permutations.shape[-1], mask)
-        frame = self.group.row_frame(
-            replace(self.cloud, inputs=typed, layout=layout, origin=None, precision=self.cloud.eps)
+        cloud = replace(
+            self.cloud,
+            inputs=typed,
+            layout=layout,
+            origin=None,
+            precision=self.cloud.eps,
+            distance=self.distance[owner],
         )
+        frame = self.group.row_frame(cloud)
         poses = [frame.pose(x, type.name, own=True) for x, type in typed]
         linear = frame.linear
         if linear is None:
             linear = torch.eye(self.group.d, dtype=moved[0].dtype, device=owner.device).expand(len(owner), -1, -1)
         return poses, linear
 
-    def distance(self, poses: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
+    def apart(self, poses: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
         """How far poses are apart, ``(k,)``, each input in units of its size."""
         worst = []
         for a, b in zip(poses, others, strict=True):
@@ -110,9 +125,8 @@ def symmetric_pairs(poses: Poses, generators: Tensor, owner: Tensor) -> tuple[li
 
     The second are permutations ``(n,)``: the row that is now at each position was at that one.
     """
-    threshold = 8 * poses.cloud.tolerance
     again, _ = poses.again(generators, owner)
-    same = poses.distance(again, [x[owner] for x in poses.inputs]) <= threshold
+    same = poses.apart(again, [x[owner] for x in poses.inputs]) <= poses.threshold[owner]
     chains: dict[object, StabiliserChain] = {}
     found: list[tuple[int, StabiliserChain]] = []
     moved: dict[int, Tensor] = {}
@@ -120,7 +134,7 @@ def symmetric_pairs(poses: Poses, generators: Tensor, owner: Tensor) -> tuple[li
         mine = owner == sample
         rows = generators[mine]
         if not bool(same[mine].all()):
-            rows, first = _true_symmetry(poses, sample, rows, threshold)
+            rows, first = _true_symmetry(poses, sample, rows)
             if first is not None:
                 moved[sample] = first
         key = rows.numpy().tobytes() if rows.device.type == "cpu" else object()
@@ -159,35 +173,34 @@ def _with_matrices(poses: Poses, found: Sequence[tuple[int, StabiliserChain]]) -
     return result
 
 
-def _true_symmetry(poses: Poses, sample: int, generators: Tensor, threshold: float) -> tuple[Tensor, Tensor | None]:
+def _true_symmetry(poses: Poses, sample: int, generators: Tensor) -> tuple[Tensor, Tensor | None]:
     """Generators of what the linear group has too, and the permutation to the winning order if that is another one.
 
     Let H be the symmetry. ``Y[h p]`` is ``Y[p]`` moved by the matrix of h, so the poses of ``Y[p]`` are those of the
     right cosets ``H p``. They are found by multiplying with generators ``g`` on the right; whenever ``r g`` gets to a
     known coset ``H s``, ``r g s^-1`` is in H, and all of these generate it (Schreier's lemma).
     """
+    threshold = float(poses.threshold[sample])
 
     def pose_of(permutations: Tensor) -> list[Tensor]:
         return poses.again(permutations, torch.full((len(permutations),), sample))[0]
 
     start = torch.arange(generators.shape[-1])
-    cosets, known, symmetry = [start], [pose_of(start.unsqueeze(0))], [start]
+    cosets, known, symmetry = [start], pose_of(start.unsqueeze(0)), [start]
     for r in cosets:
         products = r[generators]
         new = pose_of(products)
         for k, product in enumerate(products):
             pose = [x[k : k + 1] for x in new]
-            for s, seen in zip(cosets, known, strict=True):
-                if float(poses.distance(pose, seen)) <= threshold:
-                    symmetry.append(product[inverse(s)])
-                    break
-            else:
-                if len(cosets) < COSETS:
-                    cosets.append(product)
-                    known.append(pose)
+            distance, nearest = poses.apart(pose, known).min(0)
+            if float(distance) <= threshold:
+                symmetry.append(product[inverse(cosets[int(nearest)])])
+            elif len(cosets) < COSETS:
+                cosets.append(product)
+                known = [torch.cat([x, y]) for x, y in zip(known, pose, strict=True)]
     best = 0
-    for k in range(1, len(known)):
-        if _before(known[k], known[best], threshold):
+    for k in range(1, len(cosets)):
+        if _before([x[k] for x in known], [x[best] for x in known], threshold):
             best = k
     found = torch.unique(torch.stack(symmetry), dim=0)
     if best == 0:

@@ -231,8 +231,9 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     if points.edges is not None:  # which may tell them apart
         same.zero_()
     same |= torch.eye(n, dtype=torch.bool, device=same.device)
-    twins, number = same.max(-1)[1], same.sum(-1)  # the first of equal values is returned
     index = torch.arange(n, device=cells.device)
+    twins = _first_connected(same)
+    number = torch.zeros_like(cells).scatter_add(-1, twins, torch.ones_like(cells)).gather(-1, twins)
     single = twins == index if points.mask is None else (twins == index) & points.mask
     channels = []
     for block in points.blocks:
@@ -258,6 +259,17 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
         position = torch.where(points.mask, position, n)
     order = position.argsort(dim=-1, stable=True)
     return Ordering(order, twins, _with_twins(found.generators, found.owner, twins.cpu(), order.cpu()), found.owner)
+
+
+def _first_connected(same: Tensor) -> Tensor:
+    """The first point that each is connected with, ``(B, n)``, where ``same`` ``(B, n, n)`` joins points."""
+    n = same.shape[-1]
+    first = same.max(-1)[1]  # of equal values the first is returned
+    while True:
+        new = torch.where(same, first.unsqueeze(-2), n).amin(-1)
+        if torch.equal(new, first):
+            return first
+        first = new
 
 
 def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from minframe.permutation.action import inverse, take_edges, take_nodes
 from minframe.permutation.frame import nested
 from minframe.permutation.orbits import orbit_mean, orbital_mean
 from minframe.permutation.pairs import Pairs
+from minframe.permutation.relations import is_per_row
 from minframe.permutation.symmetry import RowSymmetry
 from minframe.ragged import Dense, Layout, Ragged
 from minframe.types import Type
@@ -32,16 +33,10 @@ class Pair(NamedTuple):
     linear: Tensor
 
 
-def is_per_row(x: Tensor, kind: Type, layout: Layout) -> bool:
-    """Whether a tensor has one entry for each row: the axis behind the batch axes is that long."""
-    rows = layout.rows_shape
-    return x.ndim >= len(rows) + kind.order and tuple(x.shape[: len(rows)]) == rows
-
-
 def reordered(cloud: Cloud, order: Tensor) -> Cloud:
     """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``."""
     layout = cloud.layout
-    inputs = [(take_nodes(x, order) if is_per_row(x, type, layout) else x, type) for x, type in cloud.inputs]
+    inputs = [(take_nodes(x, order) if is_per_row(x, layout, type.order) else x, type) for x, type in cloud.inputs]
     return replace(cloud, inputs=inputs, layout=_reordered_layout(layout, order))
 
 
@@ -120,7 +115,7 @@ class ProductFrame(Frame):
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
-        return kind.nodes or int(kind.name != "scalar" and is_per_row(x, kind, self.layout))
+        return kind.nodes or int(kind.name != "scalar" and is_per_row(x, self.layout, kind.order))
 
     def _ordered(self, x: Tensor, kind: Type, index: Tensor) -> Tensor:
         nodes = self._nodes(x, kind)

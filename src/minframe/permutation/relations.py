@@ -102,6 +102,12 @@ def check_rows(x: object, kind: Type, name: str, layout: Layout) -> None:
         )
 
 
+def is_per_row(x: object, layout: Layout, order: int = 0) -> bool:
+    """Whether a tensor with ``order`` core axes has an entry for each row: it begins with the axes of the rows."""
+    rows = layout.rows_shape
+    return isinstance(x, Tensor) and x.ndim >= len(rows) + order and tuple(x.shape[: len(rows)]) == rows
+
+
 class Coloured(NamedTuple):
     """A batch of graphs as labelling takes them: ``(B, n)``, ``(B, n, n)`` or no edges, ``(B, n)`` or no padding."""
 

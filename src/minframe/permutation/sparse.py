@@ -18,8 +18,8 @@ from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
 from minframe.permutation.action import inverse
 from minframe.permutation.arcs import components
-from minframe.permutation.cluster import cluster, combine
-from minframe.permutation.colours import channels, node_colours, tolerance
+from minframe.permutation.cluster import combine
+from minframe.permutation.colours import channels, tolerance
 from minframe.permutation.frame import nested
 from minframe.permutation.labelling import label_sparse
 from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
@@ -89,20 +89,21 @@ def sparse_cloud(
     return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
 
 
-def _edge_colours(attr: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
-    """Colours ``(E,)`` from 1 on, counted within the graph of each edge."""
-    parts = [graph.unsqueeze(-1)]
-    for x in attr:
-        values = channels(x, 1)
-        rtol = tolerance(x, rtol)
-        if rtol:  # relative to the largest of the graph
-            largest = values.new_zeros((int(graph.max()) + 1, values.shape[-1]))
-            largest = largest.index_reduce(0, graph, values.abs(), "amax")[graph]
-            values = values / torch.where(largest > 0, largest, 1)
-        parts.append(cluster(values.mT, rtol).mT)
-    classes = combine(torch.cat(parts, -1))
-    first = classes.new_full((int(graph.max()) + 1,), len(graph)).scatter_reduce(0, graph, classes, "amin")
-    return classes - first[graph] + 1
+def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
+    """Ranks ``(m,)`` of rows ``(m, ...)`` in lexicographic order, counted from 0 within the graph of each."""
+    parts = [graph]
+    for x in features:
+        for values in channels(x, 1).unbind(-1):
+            order = values.argsort()
+            order = order[graph[order].argsort(stable=True)]
+            size = values.abs() if values.is_floating_point() else torch.zeros_like(values)
+            largest = size.new_zeros(len(graph)).scatter_reduce(0, graph, size, "amax")[graph[order]]
+            cut = values[order].diff() > tolerance(x, rtol) * largest[1:]
+            cut = torch.cat([cut.new_zeros(1), cut | (graph[order].diff() > 0)])
+            parts.append(torch.empty_like(order).scatter_(0, order, cut.cumsum(0)))
+    classes = combine(torch.stack(parts, -1))
+    first = classes.new_full((len(graph),), len(graph)).scatter_reduce(0, graph, classes, "amin")
+    return classes - first[graph]
 
 
 def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
@@ -116,11 +117,11 @@ def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
         check_numbers(x, cloud.name, what="row")
     colours = edge_index.new_zeros(n)
     if relations.nodes and n:
-        colours = node_colours([x.unsqueeze(0) for x in relations.nodes], group.rtol)[0]
+        colours = _classes(relations.nodes, torch.zeros_like(colours) if batch is None else batch, group.rtol)
     edges = None
     if relations.edges and edge_index.shape[1]:
         graph = torch.zeros_like(edge_index[0]) if batch is None else batch[edge_index[0]]
-        edges = _edge_colours(relations.edges, graph, group.rtol)
+        edges = _classes(relations.edges, graph, group.rtol) + 1
     if group.directed is False:
         _check_undirected(edge_index, edges, n, cloud.name)
     return SparseFrame(group, layout, edge_index, colours, edges, batch)

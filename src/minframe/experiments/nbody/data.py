@@ -90,9 +90,7 @@ def simulate(charges: Array, pos: Array, vel: Array, steps: int = END) -> dict[i
     return recorded
 
 
-def generate(
-    split: str, limit: int | None = None, seed: int = SEED, advance: Advance = lambda _: None
-) -> Simulations:
+def generate(split: str, limit: int | None = None, seed: int = SEED, advance: Advance = lambda _: None) -> Simulations:
     """The first ``limit`` simulations of a split, or all of it; ``advance`` is told how many more are done."""
     first, count = SPLITS[split]
     count = min(count, limit or count)
@@ -120,7 +118,9 @@ def load(split: str, path: Path | None = None, advance: Advance = lambda _: None
     if path is not None:
         with np.load(path) as stored:
             chosen = stored["split"] == list(SPLITS).index(split)
-            pos, vel, target, charge = (torch.from_numpy(stored[k][chosen]) for k in ("loc0", "vel0", "loc1", "charges"))
+            pos, vel, target, charge = (
+                torch.from_numpy(stored[k][chosen]) for k in ("loc0", "vel0", "loc1", "charges")
+            )
         return Simulations(pos.float(), vel.float(), charge.float().unsqueeze(-1), target.float())
 
     def make(told: Advance) -> tuple[Tensor, ...]:
