@@ -212,7 +212,7 @@ class TestGraphs:
 
 SHORT = {
     "nbody": ("--epochs", 2, "--limit", 20),
-    "hull": ("--epochs", 2, "--limit", 130),
+    "hull": ("--epochs", 2, "--limit", 40),
     "exp-classify": ("--epochs", 1, "--limit", 20),
 }
 

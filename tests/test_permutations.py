@@ -641,7 +641,6 @@ def test_the_other_library() -> None:
         (lambda: mf.Equivariant(lopsided, S, {"b": "edge"}, "node"), "no argument 'b'"),
         (lambda: mf.Equivariant(lopsided, S, "edge", OUTPUTS)(torch.randn(3, 4)), "a of type 'edge'"),
         (lambda: S.frame(torch.zeros(0, 3), "node"), "no rows|no nodes|no points|empty"),
-        (lambda: S.frame(torch.zeros(0, 0), "edge"), "no rows|no nodes|no points|empty"),
     ],
 )
 def test_bad_input(call: Callable[[], object], message: str) -> None:

@@ -52,11 +52,16 @@ def nbody(
     threads: Threads = 1,
     turns: Annotated[int, typer.Option(help="Poses averaged over in tests: 1, 8 or 48.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Random poses of each sample in a step.")] = 1,
+    edges: Annotated[
+        str, typer.Option(help="What is told of a pair: fourth, as in the paper, or potential.")
+    ] = "fourth",
     dropout: Annotated[float, typer.Option(min=0, max=1)] = 0.0,
     rest_frame: Annotated[bool, typer.Option(help="Use that a common velocity changes nothing.")] = True,
 ) -> None:
     """Charged particles: positions after one unit of time, exactly E(3) and permutation equivariant."""
-    wanted = NBody(method=method, seed=seed, turns=turns, copies=copies, dropout=dropout, rest_frame=rest_frame)
+    wanted = NBody(
+        method=method, seed=seed, turns=turns, copies=copies, edges=edges, dropout=dropout, rest_frame=rest_frame
+    )
     _train(wanted, epochs, output, data, evaluate, limit, compile, threads)
 
 

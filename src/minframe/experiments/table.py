@@ -18,6 +18,26 @@ TITLES = {
     "exp": ("EXP, S_n", "pairs not told apart"),
     "exp-classify": ("EXP-classify, S_n", "test accuracy"),
 }
+NOTES = {
+    "nbody": """
+The paper's network inside the minimal frame of E(3), chosen without regard to the order of the particles, and seen from
+their rest frame: a common velocity changes nothing, and their mean moves uniformly. One forward pass. Trained on one
+random pose of each sample in a step (the paper: six), with a cosine schedule, averaged weights, no dropout, and behind
+a part of the epochs the mean square beside the mean error.""",
+    "hull": """
+The paper's kind of network in the minimal frame. With GL(5) the frame is that of a larger group, under which a volume
+is known to change by `|det g|`: the network has only to know volumes of clouds whose coordinates are not correlated.
+Permutations and O(5), which the task is about, leave the answer as it is.""",
+    "graph8c": """
+Random networks on canonical graphs. A pair is told apart if one of up to 100 networks gives embeddings that differ by
+more than 1e-3; the run ends when no pair is left. FA sorts nodes by the spectrum and draws 16 orders. Without a frame
+GIN does not see the order of the nodes; a perceptron does, and is not invariant.""",
+    "exp": """
+"Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
+    "exp-classify": """
+Each connected component is brought into its own canonical order, so that a component which occurs in many graphs always
+looks the same; scores are added up.""",
+}
 KEPT = (record.METRICS, record.WEIGHTS, "*.png")
 LARGEST = 1_000_000  # bytes of weights that are worth keeping
 
@@ -54,7 +74,7 @@ def _page(records: list[Record]) -> Iterable[str]:
         rows = _grouped([r for r in records if r["experiment"] == name])
         if not rows:
             continue
-        yield from ("", f"## {title}", "")
+        yield from ("", f"## {title}", NOTES[name], "")
         yield f"| method | paper | ours: {unit} | seeds | epochs | minutes each | command |"
         yield "|---|---|---|---|---|---|---|"
         for label, group in rows.items():
@@ -87,6 +107,8 @@ def _label(r: Record) -> str:
         parts.append("published graphs" if c["published"] else "generated graphs")
     if c["method"] == "minimal" and "shear" in c:
         parts.append("of S_n x GL(5)" if c["shear"] else "of S_n x O(5)")
+    if "edges" in c:
+        parts.append({"fourth": "paper's edge features", "potential": "potentials as edge features"}[c["edges"]])
     if c.get("rest_frame") is False:
         parts.append("no rest frame")
     if c.get("apart") is False:

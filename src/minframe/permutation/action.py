@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     batch = index.shape[:-1]
     if not batch:
         return x[index]
-    flat = index.reshape(batch.numel(), index.shape[-1])
+    flat = index.reshape(math.prod(batch), index.shape[-1])
     sample = torch.arange(flat.shape[0], device=x.device).unsqueeze(-1)
     return x.reshape(flat.shape[0], *x.shape[len(batch) :])[sample, flat].view(x.shape)
 
@@ -25,7 +27,7 @@ def take_nodes(x: Tensor, index: Tensor) -> Tensor:
 def take_edges(x: Tensor, index: Tensor) -> Tensor:
     """``x`` ``(*batch, n, n, ...)`` with both axes of nodes at ``index`` ``(*batch, n)``; differentiable."""
     batch = index.shape[:-1]
-    flat = index.reshape(batch.numel(), index.shape[-1])
+    flat = index.reshape(math.prod(batch), index.shape[-1])
     sample = torch.arange(flat.shape[0], device=x.device)[:, None, None]
     pairs = x.reshape(flat.shape[0], *x.shape[len(batch) :])[sample, flat.unsqueeze(-1), flat.unsqueeze(-2)]
     return pairs.view(x.shape)

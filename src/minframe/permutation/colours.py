@@ -7,6 +7,7 @@ same. ``None`` stands for what rounding accounts for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -32,9 +33,9 @@ def channels(x: Tensor, lead: int) -> Tensor:
     if x.is_complex():
         x = torch.view_as_real(x)
     if x.is_floating_point():
-        return x.reshape(*x.shape[:lead], x.shape[lead:].numel())
+        return x.reshape(*x.shape[:lead], math.prod(x.shape[lead:]))
     wide = x.dtype in (torch.int64, torch.uint64)
-    x = x.long().reshape(*x.shape[:lead], x.shape[lead:].numel())
+    x = x.long().reshape(*x.shape[:lead], math.prod(x.shape[lead:]))
     return torch.cat([x >> 32, x & 0xFFFFFFFF], -1) if wide else x
 
 
@@ -42,7 +43,7 @@ def node_colours(nodes: Sequence[Tensor], rtol: float | None, mask: Tensor | Non
     """Colours ``(B, n)`` of features ``(B, n, ...)``: the rank of a node's features in lexicographic order."""
     hidden = None if mask is None else mask.unsqueeze(-2)
     none = nodes[0].new_zeros((*nodes[0].shape[:2], 1), dtype=torch.int64)  # for features without channels
-    classes = [cluster(channels(x, 2).mT, tolerance(x, rtol), hidden).mT for x in nodes if x.shape[2:].numel()]
+    classes = [cluster(channels(x, 2).mT, tolerance(x, rtol), hidden).mT for x in nodes if math.prod(x.shape[2:])]
     return combine(torch.cat(classes or [none], -1), mask)
 
 
@@ -54,8 +55,8 @@ def edge_colours(edges: Sequence[Tensor], rtol: float | None, mask: Tensor | Non
     if len(edges) > 1:
         return cluster_edges(torch.stack([edge_colours([x], rtol, mask) for x in edges], -1), 0.0, mask)
     x = edges[0]
-    if x.is_complex() or x.shape[3:].numel() != 1:
-        if x.shape[3:].numel() == 0:
+    if x.is_complex() or math.prod(x.shape[3:]) != 1:
+        if math.prod(x.shape[3:]) == 0:
             return x.new_zeros(x.shape[:3], dtype=torch.int64)
         return cluster_edges(channels(x, 3), tolerance(x, rtol), mask)
     weights = x.detach().reshape(x.shape[:3])

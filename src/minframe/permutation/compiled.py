@@ -6,6 +6,7 @@ build the frame of their inputs, as it is built eagerly, and return what is want
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -67,7 +68,7 @@ def _product_order(
     frame = _frame(inputs, nodes, edges, mask, types, group)
     rows = inputs[0].shape[:-1]
     number = torch.arange(rows[-1], device=inputs[0].device)
-    order, twins = number.repeat(*rows[:-1], 1), number.repeat(rows[:-1].numel(), 1)
+    order, twins = number.repeat(*rows[:-1], 1), number.repeat(math.prod(rows[:-1]), 1)
     if isinstance(frame, ProductFrame):
         order = frame.order.clone()
         twins = twins if frame.twins is None else frame.twins.clone()
@@ -80,7 +81,7 @@ def _(
 ) -> tuple[Tensor, Tensor]:
     rows = inputs[0].shape[:-1]
     order = inputs[0].new_empty(rows, dtype=torch.int64)
-    return order, order.new_empty((rows[:-1].numel(), rows[-1]))
+    return order, order.new_empty((math.prod(rows[:-1]), rows[-1]))
 
 
 @torch.library.custom_op("minframe::pair_average", mutates_args=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ def check_numbers(x: Tensor, name: str, mask: Tensor | None = None, what: str = 
     fine = x.detach().isfinite()
     if mask is not None:
         fine = fine | ~mask.view(*mask.shape, *(1,) * (x.ndim - mask.ndim))
-    bad = ~fine.reshape(x.shape[0], x.shape[1:].numel()).all(-1)
+    bad = ~fine.reshape(x.shape[0], math.prod(x.shape[1:])).all(-1)
     if readable(bad) and bool(bad.any()):
         raise ValueError(
             f"{name} has NaN or infinite values in {what} {int(bad.long().argmax())} of {bad.shape[0]}, which cannot "
@@ -47,7 +48,11 @@ def edge_rows(
     there are no channels, unless that would leave more than one batch axis.
     """
     shape = tuple(shape)
-    readings = [shape[:k] for k in (len(shape) - 1, len(shape) - 2) if k >= 1 and shape[k] == shape[k - 1]]
+    plain, hints = len(shape) >= 2 and shape[-1] == shape[-2], bool(nodes) or mask is not None
+    readings = [shape[:-1]] if plain else []
+    # What would not matter is not asked, so that a batch of n graphs is nothing special to torch.export.
+    if len(shape) >= 3 and (hints or len(shape) > 3 or not plain) and shape[-2] == shape[-3]:
+        readings.append(shape[:-2])
     if not readings:
         raise ValueError(
             f"{name} of type 'edge' must have shape (*batch, n, n) or (*batch, n, n, c), got {shape}: "
@@ -79,6 +84,8 @@ def rows_layout(
         name, x = nodes[0]
         if x.ndim < 2:
             raise ValueError(f"{name} of type 'node' must have shape (*batch, n, c), got {tuple(x.shape)}")
+        if x.shape[-2] == 0:
+            raise ValueError(f"{name} has no rows, shape {tuple(x.shape)}: there is nothing to put in order")
         rows = tuple(x.shape[: len(hint)]) if hint is not None else tuple(x.shape[:-1])
     if mask is not None:
         check_mask(mask, torch.empty((*rows, 1), device="meta"), names[0])

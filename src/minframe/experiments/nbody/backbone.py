@@ -21,7 +21,7 @@ def fourth(product: Tensor, square: Tensor) -> Tensor:
 
 
 def potential(product: Tensor, square: Tensor) -> Tensor:
-    """Features that see small distances as well: the energy of the pair, softened, and the logarithm of the distance."""
+    """Features that see small distances too: the energy of the pair, softened, and the logarithm of the distance."""
     softened = square + SOFTENING**2
     return torch.cat([product * softened.rsqrt(), softened.log() / 2], -1)
 

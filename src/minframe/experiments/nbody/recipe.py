@@ -202,7 +202,7 @@ def equivariance_error(model: nn.Module, data: Batch) -> float:
     return max(worst, float(moved.max()))
 
 
-def inference_times(batch: Batch, rounds: int = 30) -> dict[str, float]:
+def inference_times(batch: Batch, rounds: int = 15) -> dict[str, float]:
     """Median seconds of a pass by each method; they take turns, so that times compare."""
     models = {method: NBody(method=method).model().eval() for method in METHODS}
     times: dict[str, list[float]] = {method: [] for method in METHODS}
