@@ -87,8 +87,8 @@ class Experiment(ABC):
         """A new model; its weights are drawn from PyTorch's generator."""
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> Tensor:
-        """What a step makes smaller, when ``progress`` of the epochs are done."""
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """What a step makes smaller."""
 
     @abstractmethod
     def score(self, model: nn.Module, data: Batch) -> float:

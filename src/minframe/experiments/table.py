@@ -22,8 +22,7 @@ NOTES = {
     "nbody": """
 The paper's network inside the minimal frame of E(3), chosen without regard to the order of the particles, and seen from
 their rest frame: a common velocity changes nothing, and their mean moves uniformly. One forward pass. Trained on one
-random pose of each sample in a step (the paper: six), with a cosine schedule, averaged weights, no dropout, and behind
-a part of the epochs the mean square beside the mean error.""",
+random pose of each sample in a step (the paper: six), with a cosine schedule, averaged weights and no dropout.""",
     "hull": """
 The paper's kind of network in the minimal frame. With GL(5) the frame is that of a larger group, under which a volume
 is known to change by `|det g|`: the network has only to know volumes of clouds whose coordinates are not correlated.
@@ -84,7 +83,7 @@ def _page(records: list[Record]) -> Iterable[str]:
     yield ""
     machines = sorted({f"{r['hardware']['processor']}, {r['hardware']['threads']} thread(s)" for r in records})
     commits = sorted({str(r["commit"])[:12] for r in records})
-    yield f"Hardware: {'; '.join(machines)}, shared with other work, which the times include. PyTorch "
+    yield f"Hardware: {'; '.join(machines)}, shared with other work, which minutes include. PyTorch"
     yield f"{', '.join(sorted({r['torch'] for r in records}))}. Commits: {', '.join(commits)} (+: with changes)."
     yield ""
 
@@ -126,7 +125,14 @@ def _row(label: str, group: list[Record]) -> str:
     seeds = ", ".join(str(r["seed"]) for r in group)
     minutes = statistics.mean(r["seconds"] for r in group) / 60
     command = first["command"].replace(f"--seed {first['seed']}", "--seed SEED")
-    cells = [name, _shown(reference), _spread([r["test"][key] for r in group]), seeds, epochs, f"{minutes:.1f}"]
+    cells = [
+        name,
+        _shown(reference),
+        _spread([r["test"][key] for r in group]),
+        seeds,
+        epochs,
+        f"{minutes:.1f}" if minutes >= 0.1 else "< 0.1",
+    ]
     return f"| {' | '.join(cells)} | `{command}` |"
 
 
@@ -148,7 +154,7 @@ def _nbody(group: list[Record]) -> Iterable[str]:
     times = {k: statistics.median(m["seconds"][k] for m in measured) for k in measured[0]["seconds"]}
     ms = ", ".join(f"{k} {1000 * v:.1f}" for k, v in times.items())
     ratios = f"{times['minimal'] / times['plain']:.2f} of plain, {times['minimal'] / times['pca']:.2f} of FA"
-    yield f"Milliseconds for a batch of 100: {ms}; minimal is {ratios}. Best epochs: {_epochs(group)}."
+    yield f"Milliseconds of the processor for a batch of 100: {ms}; minimal is {ratios}. Best epochs: {_epochs(group)}."
 
 
 def _hull(group: list[Record]) -> Iterable[str]:
@@ -164,7 +170,7 @@ def _graph8c(group: list[Record]) -> Iterable[str]:
     if not measured:
         return
     batches = list(measured[0]["seconds"])
-    columns = ["GRAPH8c, MLP", "invariance error", "paper", *(f"ms a graph, batch {b}" for b in batches), "paper"]
+    columns = ["GRAPH8c, MLP", "invariance error", "paper", *(f"CPU ms a graph, batch {b}" for b in batches), "paper"]
     yield from ("", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
     for name in measured[0]["invariance_error"]:
         error = statistics.mean(m["invariance_error"][name] for m in measured)

@@ -121,7 +121,7 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate
         chosen = order[i * recipe.batch_size : (i + 1) * recipe.batch_size]
-        loss = experiment.loss(model, tuple(x[chosen] for x in train), epoch / recipe.epochs)
+        loss = experiment.loss(model, tuple(x[chosen] for x in train))
         optimizer.zero_grad()
         fabric.backward(loss)
         if recipe.clip is not None:

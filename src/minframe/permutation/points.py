@@ -166,13 +166,22 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     """Cells as far as coordinates tell points apart, and whether what is left in one cannot be told apart."""
     while True:
         values, complete = _coordinates(points, cells)
-        new = separate(values, cells, points.slack * (2 / STURDY))
+        new = separate(values, cells, points.slack)
         if torch.equal(new, cells):
             break
         cells = new
     if points.edges is not None:  # points that coincide may have different edges
-        complete = is_discrete(cells, points.mask)
-    return cells, complete
+        return cells, is_discrete(cells, points.mask)
+    return cells, complete & _coincide(points, cells)
+
+
+def _coincide(points: PointSet, cells: Tensor) -> Tensor:
+    """Whether the points of every cell are in one place, ``(B,)``."""
+    rows = _real(points.rows.flatten(2))
+    index, extent = cells.unsqueeze(-1).expand(rows.shape), []
+    for sign in (1, -1):
+        extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
+    return ((extent[0] + extent[1]) <= points.slack.unsqueeze(-1)).flatten(1).all(-1)
 
 
 def _twins(cells: Tensor) -> Tensor:

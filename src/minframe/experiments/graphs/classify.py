@@ -104,7 +104,7 @@ class ExpClassify(Experiment):
         adjacency, colour, mask, label = train
         return Posed(cast(Classifier, model).network), (*posed(adjacency, colour, mask, self.apart), label)
 
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> Tensor:
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(model(*batch[:3]), batch[3])
 
     def score(self, model: nn.Module, data: Batch) -> float:

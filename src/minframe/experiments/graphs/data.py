@@ -9,6 +9,7 @@ propositional formulas in pairs, one of which can be satisfied and one cannot, t
 
 from __future__ import annotations
 
+import functools
 from itertools import product
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def read_exp(path: Path) -> Batch:
     return *padded(graphs), labels
 
 
+@functools.cache
 def generate_exp(pairs: int = PAIRS, seed: int = 0) -> Batch:
     """Formulas of parities (Tseitin) that can and cannot be satisfied, each beside a random formula that can.
 

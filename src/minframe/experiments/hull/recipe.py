@@ -108,7 +108,7 @@ class Hull(Experiment):
             return cast(nn.Module, wrapped.backbone), (mf.canonicalize(pose, GROUP)[0], factor, train[1])
         return model.model, (pose, factor, train[1])
 
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> Tensor:
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         pose, factor, volume = batch
         return (factor * cast(Tensor, model(pose)) - volume).square().mean()
 
