@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SAFE, ROUNDING = 64, 5
 SAFE_AT_MOST = 4e-3  # but no more than this, and four times the rounding, in half precision
 FINEST = 3e-14  # rounding of the computation itself, also behind a boost
+SOFT = 1e-12  # lengths below this part of the longest are not told apart
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
@@ -39,7 +40,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
-    rows, fixed, noises = [], [], []
+    rows, fixed, noises, noisy = [], [], [], False
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
@@ -60,6 +61,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
             raw, y = (t.reshape(-1, *t.shape[len(layout.batch_shape) :]) for t in (raw, y))
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
+        noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
@@ -71,6 +73,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
     points = torch.cat(rows, 2)
     least = max(min(SAFE * max(cloud.eps, FINEST), SAFE_AT_MOST), 4 * cloud.eps)
+    # Coordinates as they were given are exact relative to each row, not only to the longest.
+    soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(least).unsqueeze(-1)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
@@ -78,7 +82,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
     return PointSet(
-        points, torch.cat([none, *fixed], 1), reduction.blocks, slack, colours, edges, mask, cloud.tolerance
+        points, torch.cat([none, *fixed], 1), reduction.blocks, soft, slack, colours, edges, mask, cloud.tolerance
     )
 
 

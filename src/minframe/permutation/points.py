@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Planes
-from minframe.linalg.qr import pivoted_qr
+from minframe.linalg.qr import TINY, pivoted_qr
 from minframe.permutation.action import inverse
 from minframe.permutation.cluster import classes_of, combine
 from minframe.permutation.labelling import labelling
@@ -39,7 +39,8 @@ class PointSet:
         rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
-        slack: ``(B, 1)``, what lengths and inner products may differ by and still be the same.
+        soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
+        slack: ``(B, 1)``, what invariants of directions may differ by and still be the same.
         colours: ``(B, n)``, what else tells points apart.
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
@@ -49,6 +50,7 @@ class PointSet:
     rows: Tensor
     fixed: Tensor
     blocks: Sequence[slice] | None
+    soft: Tensor
     slack: Tensor
     colours: Tensor | None
     edges: Tensor | None
@@ -65,12 +67,21 @@ class PointSet:
             self.rows[samples],
             self.fixed[samples],
             self.blocks,
+            self.soft[samples],
             self.slack[samples],
             of(self.colours),
             of(self.edges),
             of(self.mask),
             self.tolerance,
         )
+
+    def directions(self) -> tuple[Tensor, Tensor]:
+        """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
+
+        Rounding is about the same for all of them then, however much their lengths differ.
+        """
+        lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
+        return self.rows / lengths.unsqueeze(-1), lengths
 
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
@@ -107,24 +118,25 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(-2).conj() * b.unsqueeze(-3)).sum(-1)
 
 
-def _lengths(points: PointSet) -> Tensor:
-    """Squared lengths of the first vectors in the first block, ``(B, n)``."""
-    assert points.blocks is not None
-    return points.rows[..., 0, points.blocks[0]].abs().square().sum(-1)
+def _sizes(points: PointSet) -> Tensor:
+    """Logarithms of the lengths of the first vectors, ``(B, n)``: rounding is relative to a length."""
+    return (torch.linalg.vector_norm(points.rows[..., 0, :], dim=-1) + points.soft).log()
 
 
 def _invariants(points: PointSet) -> Tensor:
-    """A few invariants of each point, ``(B, n, k)``, none of much more than one."""
+    """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
     if points.blocks is None:
         return _real(points.rows.flatten(-2))
-    found = []
-    n = points.rows.shape[1]
+    directions, lengths = points.directions()
+    found = [lengths.log()]
     for block in points.blocks:
-        y, fixed = points.rows[..., block], points.fixed[..., block].unsqueeze(1)
-        lengths = y.abs().square().sum(-1)
-        odd = (y * lengths.unsqueeze(-1)).sum((1, 2)) / n  # a vector
-        flat = y.flatten(1, 2)
-        scatter = flat.mT @ flat.conj() / n
+        y, fixed = directions[..., block], points.fixed[..., block].unsqueeze(1)
+        rows = points.rows[..., block]
+        squares = rows.abs().square().sum(-1, keepdim=True)
+        odd = (rows * squares).sum((1, 2)) / (squares.sqrt() * squares).sum((1, 2)).clamp_min(TINY)  # a vector
+        flat = rows.flatten(1, 2)
+        scatter = flat.mT @ flat.conj()
+        scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         pairs = _products(y, y)
         upper = torch.triu_indices(*pairs.shape[-2:], device=y.device)
@@ -152,13 +164,14 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     alone = size == 1 if points.mask is None else (size == 1) & points.mask
     sample = torch.arange(len(order), device=order.device).unsqueeze(-1)
     ordered = (points.rows * alone[..., None, None])[sample, order].flatten(1, 2)
+    directions, _ = points.directions()
     found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
     for block in points.blocks:
         fixed = points.fixed[..., block]
         axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), STURDY)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
-        found.append(_real((points.rows[..., block] @ axes.unsqueeze(1)).flatten(-2)))
+        found.append(_real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
     return torch.cat(found, -1), complete
 
 
@@ -177,7 +190,7 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
-    rows = _real(points.rows.flatten(2))
+    rows = _real(points.directions()[0].flatten(2))
     index, extent = cells.unsqueeze(-1).expand(rows.shape), []
     for sign in (1, -1):
         extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
@@ -206,8 +219,8 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
     if n <= FEW and points.blocks is not None and points.colours is None and points.mask is None:
-        lengths, order = _lengths(points).sort(-1)
-        apart = (lengths.diff(dim=-1) > points.slack).all(-1)
+        sizes, order = _sizes(points).sort(-1)
+        apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
             return Ordering(order, twins, *none)
         todo = (~apart).nonzero().squeeze(-1)
@@ -233,7 +246,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     assert points.blocks is not None
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
-    same = (points.rows.unsqueeze(1) - points.rows.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
+    directions, _ = points.directions()  # lengths are in the cells
+    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
         same &= points.mask.unsqueeze(-1)
@@ -246,7 +260,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     single = twins == index if points.mask is None else (twins == index) & points.mask
     channels = []
     for block in points.blocks:
-        y = points.rows[..., block]
+        y = directions[..., block]
         gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
         channels += list(_real(gram).unbind(-1))
     # All entries of one channel are clustered together, the smallest standing in for what is not to count.
@@ -290,10 +304,10 @@ def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor)
 
 
 def order_margin(points: PointSet) -> Tensor:
-    """Half of the smallest difference of lengths by which points are told apart, ``(B,)``, relative to the longest."""
-    lengths = points.rows.abs().flatten(2).amax(-1) if points.blocks is None else _lengths(points).sqrt()
+    """Half of the smallest relative difference of lengths by which points are told apart, ``(B,)``."""
+    sizes = points.rows.abs().flatten(2).amax(-1) if points.blocks is None else _sizes(points)
     if points.mask is not None:
-        lengths = torch.where(points.mask, lengths, torch.nan)
-    gap = lengths.sort(-1)[0].diff(dim=-1)
+        sizes = torch.where(points.mask, sizes, torch.nan)
+    gap = sizes.sort(-1)[0].diff(dim=-1)
     gap = torch.where(gap > points.slack, gap, torch.inf)
-    return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(lengths[:, 0], torch.inf)
+    return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(sizes[:, 0], torch.inf)
