@@ -131,7 +131,7 @@ def test_clouds_by_name(group: mf.Group, dtype: torch.dtype, name: str) -> None:
 @pytest.mark.parametrize(
     "name", [*(n for n in symmetric_clouds() if len(CLOUDS[n]) <= 12), "duplicated", "16 random points"]
 )
-def test_a_thousand_elements(name: str) -> None:
+def test_hundreds_of_elements(name: str) -> None:
     x = CLOUDS[name]
     for group in EUCLIDEAN[1:3]:
         model = mf.Equivariant(lopsided, group)
@@ -157,18 +157,6 @@ def test_the_unit_of_length_makes_no_difference(size: float, dtype: torch.dtype)
         for group in EUCLIDEAN:
             error = compact_error(mf.Equivariant(lopsided, group), group, x, count=4, dtype=dtype)
             assert error <= bound(group.linear, dtype), (name, group)
-
-
-@by_group
-def test_every_type_of_output(group: mf.Group) -> None:
-    model = mf.Equivariant(everything, group, outputs=OUTPUTS)
-    for name in (*solids(), *MOLECULES, "6-gon", "antiprism", "mirrored", "propeller", "inverted", *deficient_clouds()):
-        x = CLOUDS[name]
-        n, d = x.shape
-        if n <= d:  # outputs of a sample are told from those of rows by their shape
-            continue
-        error = compact_error(model, group, x, count=10, dtype=torch.float64)
-        assert error <= 1e-11, name
 
 
 def test_every_type_of_output_by_itself() -> None:
@@ -290,6 +278,8 @@ def test_velocities(frame_on: str | None) -> None:
         }
         for how, v in velocities.items():
             for group in EUCLIDEAN:
+                if frame_on and float(group.frame(x).pose(v, "vector").abs().max()) <= 1e-13:
+                    continue  # a backbone that scales with what it sees would be shown rounding
                 model = mf.Equivariant(
                     with_velocities, group, {"x": "point", "v": "vector"}, ("point", "vector"), frame_on=frame_on
                 )

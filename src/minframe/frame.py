@@ -30,6 +30,8 @@ class Frame(ABC):
 
     group: Group
     layout: Layout
+    #: whether scalars are what they are in every frame, also those of a row
+    keeps_scalars: bool = True
 
     @property
     @abstractmethod

@@ -176,7 +176,9 @@ class Equivariant(nn.Module):
             },
         )
         if self.outputs == "scalar":
-            return y
+            if frame.keeps_scalars:
+                return y
+            return pytree.tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
             if not isinstance(x, Tensor):

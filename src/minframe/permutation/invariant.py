@@ -58,7 +58,9 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
                 shape = (*mask.shape, *(1,) * (y.ndim - 2))
                 raw, y = raw * mask.view(shape), y * mask.view(shape)
         else:
-            raw, y = (t.reshape(-1, *t.shape[len(layout.batch_shape) :]) for t in (raw, y))
+            lead = len(layout.batch_shape)
+            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
+            raw, y = raw.reshape(shape), y.reshape(shape)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
         noisy = noisy or moved

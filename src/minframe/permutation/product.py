@@ -81,6 +81,7 @@ class ProductFrame(Frame):
         self.twins = twins
         self._twins = None if twins is None else RowSymmetry(twins)
         self._shown = shown
+        self.keeps_scalars = shown  # of a product they are of the whole sample
         self._margin = margin
 
     @property
@@ -115,7 +116,9 @@ class ProductFrame(Frame):
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
-        return kind.nodes or int(kind.name != "scalar" and is_per_row(x, self.layout, kind.order))
+        if kind.name == "scalar" and self.keeps_scalars:
+            return 0
+        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
 
     def _ordered(self, x: Tensor, kind: Type, index: Tensor) -> Tensor:
         nodes = self._nodes(x, kind)
@@ -170,7 +173,7 @@ class ProductFrame(Frame):
                 y = orbit_mean(y, self._numbers(self._twins.orbits()))
             else:
                 y = orbital_mean(y, self._twins.orbitals().view(*self.layout.rows_shape, -1))
-        if not self.symmetric or kind.name == "scalar":
+        if not self.symmetric or not (nodes or kind.order or kind.parity):
             return y
         return self.over_pairs(y, kind, nodes)
 
