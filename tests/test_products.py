@@ -23,7 +23,6 @@ from clouds import (
     benzene,
     buckyball,
     cube,
-    deficient_clouds,
     generic,
     generic_clouds,
     icosahedron,
