@@ -31,6 +31,7 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/frames.py
 	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/permutations.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -226,3 +227,18 @@ def complete(record: Record, work: Callable[[], None]) -> bool:
         return False
     record.save(complete=True)
     return True
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    help="Repeat the paper's experiments: minframe reproduce --help.",
+)
+def reproduce(context: typer.Context) -> None:
+    """Hand everything over to the experiments, which need more packages and take longer to load."""
+    missing = [name for name in ("lightning", "numpy", "scipy") if importlib.util.find_spec(name) is None]
+    if missing:
+        typer.echo(f'minframe: reproduce needs {", ".join(missing)}: pip install "minframe[experiments]"', err=True)
+        raise typer.Exit(2)
+    from minframe.experiments.app import app as experiments
+
+    experiments(context.args, prog_name="minframe reproduce")
