@@ -314,6 +314,18 @@ def test_coincident_points_far_away_do_not_hide_the_vectors(offset: float) -> No
     torch.testing.assert_close(model(nearly, vel), vel)
 
 
+@pytest.mark.parametrize(("dtype", "offset"), [(torch.float32, 10.0), (torch.float64, 10.0), (torch.float64, 1e4)])
+def test_where_points_stand_does_not_change_what_vectors_decide(dtype: torch.dtype, offset: float) -> None:
+    def net(pos: Tensor, vel: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.tanh(pos) + vel.roll(1, -1) + 0.3 * pos.roll(1, -2), torch.tanh(vel) + pos.roll(1, -1)
+
+    pos, vel = torch.randn(2, 200, 5, 3, dtype=dtype)
+    for group in (mf.E(3), mf.SE(3)):
+        model = mf.Equivariant(net, group, dict(pos="point", vel="vector"), ("point", "vector"))
+        rtol = 1e-5 if dtype == torch.float32 else 1e-15 * offset + 1e-14  # the rounding of the coordinates
+        mf.testing.assert_equivariant(model, group, pos + offset, vel, elements=3, rtol=3 * rtol)
+
+
 def test_each_of_several_point_inputs_has_its_own_rounding() -> None:
     small = torch.randn(50, 6, 3, dtype=torch.float64) * 1e-2
     small[..., 2] = 0

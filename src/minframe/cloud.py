@@ -13,6 +13,8 @@ from minframe.linalg.action import behind_batch, wide
 from minframe.ragged import Dense, Layout
 from minframe.types import Type
 
+COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
+
 
 @dataclass(slots=True)
 class Planes:
@@ -29,6 +31,7 @@ class Planes:
         name: of the inputs, for messages.
         short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
         longest: take a longest row, not the first that is long enough.
+        row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
     """
 
     values: Tensor
@@ -40,6 +43,7 @@ class Planes:
     name: str
     short: Tensor | None = None
     longest: bool = False
+    row_floor: Tensor | None = None
 
     @property
     def rows(self) -> Tensor:
@@ -199,20 +203,22 @@ class Cloud:
     def planes(self) -> Planes:
         """A copy of the rows, for an algorithm to overwrite.
 
-        Of several inputs each is first brought to length one, as each has its own unit; but points whose rounding, seen
-        at that length, would exceed the tolerance are made so short that it does not. A threshold of ``tolerance`` then
-        fits all rows: points that are all but coincident, far from the origin, do not hide the vectors beside them.
+        Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
+        below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
+        do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
+        input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         values = layout.planes(rows)
         eps, tolerance = self.eps, self.tolerance
         floor: Tensor | float | None = None
+        row_floor = None
         if len(self.inputs) == 1:
             if self.origin is not None:
                 self._recentre(values[..., : layout.length], layout)
                 floor = 8 * eps * self.offset()
         else:
-            floor, start = tolerance, 0
+            floor, start, noise = tolerance, 0, []
             for x, type in self.inputs:
                 _, part = self.layout.join([x])
                 block = values[..., start : start + part.length]
@@ -222,12 +228,17 @@ class Cloud:
                     self._recentre(block, part)
                     offset = self.offset()
                 longest = part.collect([part.amax(torch.linalg.vector_norm(block, dim=0))])
-                unit = torch.maximum(longest, 8 * eps / tolerance * (longest + offset))
+                rounding = 8 * eps * (longest + offset)
+                unit = torch.maximum(longest, rounding / COARSE)
                 unit = torch.where(unit > 0, unit, 1.0)
                 block.div_(part.spread(part.as_sample(unit)[0]))
+                noise.append(part.spread(part.as_sample((rounding / unit).square())[0]).expand(block.shape[1:]))
+            row_floor = torch.cat(noise, -1)
         centred = self.origin is not None and all(type.affine for _, type in self.inputs)
         extended = layout.with_identity(rows.shape[-1])
-        return Planes(values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest)
+        return Planes(
+            values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest, row_floor=row_floor
+        )
 
     def _recentre(self, block: Tensor, layout: Layout) -> None:
         """Subtract the origin in place."""

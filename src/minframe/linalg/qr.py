@@ -172,8 +172,11 @@ def _steps(planes: Planes) -> Iterator[_Step]:
     layout, left = planes.layout, planes.values
     columns, rows = left.unbind(), planes.rows.unbind()
     lengths = rows[0]
+    row_floor = planes.row_floor
     for axis in range(len(rows)):
         r2 = _squared_norms(rows[axis:])
+        if row_floor is not None:
+            r2 = torch.where(r2 > row_floor, r2, 0.0)
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
@@ -184,6 +187,9 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
             above = above & (lengths <= layout.spread(shortest * planes.short))
         chosen = layout.first(above)
+        if row_floor is not None:  # the axis is as uncertain as the row, and so is what projecting it out leaves
+            uncertain = layout.take(row_floor, chosen) / layout.take(r2, chosen).clamp_min(TINY)
+            row_floor = row_floor + layout.spread(uncertain)
         if axis == len(rows) - 1:
             yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3), above)
         else:
