@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -240,10 +239,10 @@ def _gradients(model: nn.Module, x: Tensor) -> list[Tensor]:
     return [p.grad.clone() for p in model.parameters()]
 
 
-def _worker(rank: int, port: int, folder: str) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def _worker(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    where, most = f"file://{folder}/meeting", timedelta(seconds=60)  # no port that others could take
+    torch.distributed.init_process_group("gloo", init_method=where, rank=rank, world_size=2, timeout=most)
     torch.manual_seed(0)
     model = nn.parallel.DistributedDataParallel(mf.Equivariant(mlp(), mf.E(3)))
     x = torch.load(f"{folder}/x.pt")
@@ -256,10 +255,7 @@ def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
     model = mf.Equivariant(mlp(), mf.E(3))
     x = torch.randn(8, 5, 3, dtype=torch.float64)
     torch.save(x, tmp_path / "x.pt")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(_worker, (port, str(tmp_path)), nprocs=2)
+    torch.multiprocessing.spawn(_worker, (str(tmp_path),), nprocs=2)
     expected = _gradients(model, x)
     for rank in (0, 1):
         for got, want in zip(torch.load(tmp_path / f"grad{rank}.pt"), expected, strict=True):
