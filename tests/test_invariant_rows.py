@@ -10,7 +10,7 @@ from torch import Tensor
 
 import minframe as mf
 from clouds import MOLECULES, all_clouds, cube, generic, momenta, octahedron, tetrahedron
-from minframe.permutation import backend
+from minframe.permutation import backend, invariant
 from table import GROUPS, bound, number, options, randn
 
 CLOUDS = all_clouds()
@@ -188,6 +188,21 @@ def test_velocities() -> None:
                     model = mf.Equivariant(net, group, {"x": "point", "v": "vector"}, frame_on=frame_on)
                     error = mf.testing.equivariance_error(model, group, x, v, elements=10, permute=True)
                     assert error <= 1e-11, (name, group, frame_on)
+
+
+@by_dtype
+def test_points_and_velocities_do_not_tie_with_each_other(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each input has its own unit, in which its longest row has length one.
+    def asked(*_: object) -> object:
+        raise AssertionError("generic points and velocities were taken to be tied")
+
+    monkeypatch.setattr(invariant, "order_points", asked)
+    x, v = (generic(100 * 5, seed=seed).view(100, 5, 3).to(dtype) for seed in (3, 4))
+    types = {"x": "point", "v": "vector"}
+    for group in EUCLIDEAN:
+        model = mf.Equivariant(lambda x, v: attention(x) + attention(v), group, types)
+        error = mf.testing.equivariance_error(model, group, x, v, elements=3, permute=True)
+        assert error.max() <= bound(group, dtype)
 
 
 @pytest.mark.parametrize("group", EUCLIDEAN, ids=str)

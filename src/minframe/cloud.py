@@ -14,6 +14,7 @@ from minframe.ragged import Dense, Layout
 from minframe.types import Type
 
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
+LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
 
 
 @dataclass(slots=True)
@@ -219,20 +220,20 @@ class Cloud:
                 floor = 8 * eps * self.offset()
         else:
             floor, start, noise = tolerance, 0, []
-            for x, type in self.inputs:
+            for k, (x, type) in enumerate(self.inputs):
                 _, part = self.layout.join([x])
                 block = values[..., start : start + part.length]
                 start += part.length
-                offset: Tensor | float = 0.0
-                if type.affine and self.origin is not None:
+                affine = type.affine and self.origin is not None
+                if affine:
                     self._recentre(block, part)
-                    offset = self.offset()
-                longest = part.collect([part.amax(torch.linalg.vector_norm(block, dim=0))])
-                rounding = 8 * eps * (longest + offset)
+                longest = part.amax(torch.linalg.vector_norm(block, dim=0))
+                rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
                 unit = torch.maximum(longest, rounding / COARSE)
                 unit = torch.where(unit > 0, unit, 1.0)
-                block.div_(part.spread(part.as_sample(unit)[0]))
-                noise.append(part.spread(part.as_sample((rounding / unit).square())[0]).expand(block.shape[1:]))
+                unit = unit / LATER**k if self.longest and k else unit
+                block.div_(part.spread(unit))
+                noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
             row_floor = torch.cat(noise, -1)
         centred = self.origin is not None and all(type.affine for _, type in self.inputs)
         extended = layout.with_identity(rows.shape[-1])

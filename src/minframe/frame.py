@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -148,11 +149,17 @@ class LinearFrame(Frame):
         kind = self.group.type(type)
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
+        if not (kind.order or kind.parity):
+            return self.layout.clean(x, kind.order)
         if own:
-            matrix = self.own_inverse
-            axes = self.stabiliser.determined.unsqueeze(-1)
-            return self._inward(x, kind, None if matrix is None else matrix * axes)
+            return self._inward(x, kind, self._own_inverse_in_span)
         return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+
+    @cached_property
+    def _own_inverse_in_span(self) -> Tensor | None:
+        """What brings rows of the cloud into their pose, zero outside of what they span."""
+        matrix = self.own_inverse
+        return None if matrix is None else matrix * self.stabiliser.determined.unsqueeze(-1)
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
         kind = self.group.type(type)

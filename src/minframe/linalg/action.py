@@ -33,6 +33,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
     """``matrix @ v`` for every vector ``v`` of ``x`` ``(*batch, *any, d)``, with ``matrix`` ``(*batch, d, d)``."""
+    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its own dozen of small calls
+        return torch.bmm(matrix, x.mT).mT
     batch = x.shape[: matrix.ndim - 2]
     rows = x.reshape(*batch, math.prod(x.shape[len(batch) : -1]), x.shape[-1])
     return (matrix @ rows.mT).mT.reshape(x.shape)  # three times as fast as rows @ matrix.mT

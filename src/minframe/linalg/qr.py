@@ -157,15 +157,20 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
-def _bar(peak: Tensor, longest: Tensor, planes: Planes) -> Tensor:
-    """The squared length from which on rows are taken, per sample."""
+def _tie(longest: Tensor, planes: Planes) -> Tensor | None:
+    """Twice what a row may be shorter by and be as long as the longest, per sample; ``None``: ties do not matter."""
     if not planes.longest:
-        return peak * FRACTION
-    # Lengths carry the rounding of the longest row. A row that is shorter by no more than this is as long.
-    rounding = TIE * planes.tolerance * longest.sqrt()
+        return None
+    # Lengths carry the rounding of the longest row of all.
+    rounding = longest.sqrt() * (2 * TIE * planes.tolerance)
     if isinstance(planes.floor, Tensor):
-        rounding = rounding + planes.layout.as_sample(planes.floor)[0]
-    return peak - 2 * rounding * peak.sqrt()
+        rounding = rounding + 2 * planes.layout.as_sample(planes.floor)[0]
+    return rounding
+
+
+def _bar(peak: Tensor, tie: Tensor | None) -> Tensor:
+    """The squared length from which on rows are taken, per sample."""
+    return peak * FRACTION if tie is None else torch.addcmul(peak, tie, peak.sqrt(), value=-1)
 
 
 def _steps(planes: Planes) -> Iterator[_Step]:
@@ -180,8 +185,8 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-            longest_of_all = peak
-        above = r2 >= layout.spread(_bar(peak, longest_of_all, planes))
+            tie = _tie(peak, planes)
+        above = r2 >= layout.spread(_bar(peak, tie))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
