@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -124,6 +123,7 @@ class LinearFrame(Frame):
         self.tied = tied
         self._margin = margin
         self._decomposition = decomposition
+        self._in_span: Tensor | None = None
 
     @property
     def element(self) -> Tensor:
@@ -152,14 +152,14 @@ class LinearFrame(Frame):
         if not (kind.order or kind.parity):
             return self.layout.clean(x, kind.order)
         if own:
-            return self._inward(x, kind, self._own_inverse_in_span)
+            return self._inward(x, kind, self._own_inverse_in_span())
         return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
 
-    @cached_property
     def _own_inverse_in_span(self) -> Tensor | None:
-        """What brings rows of the cloud into their pose, zero outside of what they span."""
-        matrix = self.own_inverse
-        return None if matrix is None else matrix * self.stabiliser.determined.unsqueeze(-1)
+        """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
+        if self._in_span is None and self.own_inverse is not None:
+            self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
+        return self._in_span
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
         kind = self.group.type(type)

@@ -33,7 +33,7 @@ from minframe.ragged import Dense
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
 
-COSETS = 4096  # that are looked at before permutations are given up that keep only inner products
+COSETS = 1024  # that are looked at before permutations are given up that keep only inner products
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +127,15 @@ def symmetric_pairs(poses: Poses, generators: Tensor, owner: Tensor) -> tuple[li
     """
     again, _ = poses.again(generators, owner)
     same = poses.apart(again, [x[owner] for x in poses.inputs]) <= poses.threshold[owner]
+    samples, counts = torch.unique_consecutive(owner, return_counts=True)
+    parts = dict(zip(samples.tolist(), generators.split(counts.tolist()), strict=True))
+    doubtful = owner[~same].unique().tolist()
+    true = _true_symmetry(poses, {sample: parts[sample] for sample in doubtful})
+    moved = {sample: order for sample, (_, order) in true.items() if order is not None}
     chains: dict[object, StabiliserChain] = {}
     found: list[tuple[int, StabiliserChain]] = []
-    moved: dict[int, Tensor] = {}
-    for sample in torch.unique(owner).tolist():
-        mine = owner == sample
-        rows = generators[mine]
-        if not bool(same[mine].all()):
-            rows, first = _true_symmetry(poses, sample, rows)
-            if first is not None:
-                moved[sample] = first
-        key = rows.numpy().tobytes() if rows.device.type == "cpu" else object()
+    for sample, rows in (parts | {sample: rows for sample, (rows, _) in true.items()}).items():
+        key = rows.numpy().tobytes()
         if key not in chains:
             chains[key] = StabiliserChain(rows, rows.shape[-1])
         if chains[key].order > 1:
@@ -173,50 +171,79 @@ def _with_matrices(poses: Poses, found: Sequence[tuple[int, StabiliserChain]]) -
     return result
 
 
-def _true_symmetry(poses: Poses, sample: int, generators: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Generators of what the linear group has too, and the permutation to the winning order if that is another one.
+class _Cosets:
+    """The search for what is a symmetry of one sample among permutations that only keep inner products.
 
     Let H be the symmetry. ``Y[h p]`` is ``Y[p]`` moved by the matrix of h, so the poses of ``Y[p]`` are those of the
     right cosets ``H p``. They are found by multiplying with generators ``g`` on the right; whenever ``r g`` gets to a
     known coset ``H s``, ``r g s^-1`` is in H, and all of these generate it (Schreier's lemma).
     """
-    threshold = float(poses.threshold[sample])
 
-    def pose_of(permutations: Tensor) -> list[Tensor]:
-        return poses.again(permutations, torch.full((len(permutations),), sample))[0]
+    def __init__(self, generators: Tensor, threshold: float) -> None:
+        self._generators, self._threshold = generators, threshold
+        self.pending = torch.arange(generators.shape[-1]).unsqueeze(0)  # whose poses are to be looked at
+        self._symmetry = [self.pending]
+        self._cosets, self._known = self.pending[:0], torch.empty(0)
 
-    start = torch.arange(generators.shape[-1])
-    cosets, known, symmetry = [start], pose_of(start.unsqueeze(0)), [start]
-    for r in cosets:
-        products = r[generators]
-        new = pose_of(products)
-        for k, product in enumerate(products):
-            pose = [x[k : k + 1] for x in new]
-            distance, nearest = poses.apart(pose, known).min(0)
-            if float(distance) <= threshold:
-                symmetry.append(product[inverse(cosets[int(nearest)])])
-            elif len(cosets) < COSETS:
-                cosets.append(product)
-                known = [torch.cat([x, y]) for x, y in zip(known, pose, strict=True)]
-    best = 0
-    for k in range(1, len(cosets)):
-        if _before([x[k] for x in known], [x[best] for x in known], threshold):
-            best = k
-    found = torch.unique(torch.stack(symmetry), dim=0)
-    if best == 0:
-        return found, None
-    r = cosets[best]
-    return inverse(r)[found[:, r]], r
+    def look(self, poses: Tensor) -> None:
+        """Take in the poses ``(k, m)`` of what was pending, and find out what is pending next."""
+        products, before = self.pending, len(self._cosets)
+        if before:
+            distance, nearest = torch.cdist(poses, self._known, torch.inf).min(-1)
+        else:
+            self._known = poses[:0]
+            distance, nearest = poses.new_full((len(poses),), torch.inf), torch.zeros(len(poses), dtype=torch.int64)
+        while True:
+            here = distance <= self._threshold
+            self._symmetry.append(products[here].gather(-1, inverse(self._cosets[nearest[here]])))
+            products, poses, nearest = products[~here], poses[~here], nearest[~here]
+            if not len(products) or len(self._cosets) == COSETS:
+                break
+            self._cosets = torch.cat([self._cosets, products[:1]])
+            self._known = torch.cat([self._known, poses[:1]])
+            distance = (poses - poses[:1]).abs().amax(-1)
+            nearest = torch.full_like(nearest, len(self._cosets) - 1)
+        self.pending = self._cosets[before:, self._generators].flatten(0, 1)
+
+    def result(self) -> tuple[Tensor, Tensor | None]:
+        """Generators of H, and the permutation to the winning order if that is another one."""
+        elements = torch.unique(torch.cat(self._symmetry), dim=0)
+        best = _first(self._known, self._threshold)
+        if best == 0:
+            return elements, None
+        r = self._cosets[best]
+        return inverse(r)[elements[:, r]], r
 
 
-def _before(poses: Sequence[Tensor], others: Sequence[Tensor], threshold: float) -> bool:
-    """Whether a pose comes before another in lexicographic order, up to rounding."""
-    for a, b in zip(poses, others, strict=True):
-        difference = a - b
-        if difference.is_complex():
-            difference = torch.view_as_real(difference)
-        difference = difference.flatten()
-        decisive = (difference.abs() > threshold * b.abs().max()).nonzero()
-        if len(decisive):
-            return float(difference[decisive[0]]) < 0
-    return False
+def _true_symmetry(poses: Poses, generators: dict[int, Tensor]) -> dict[int, tuple[Tensor, Tensor | None]]:
+    """For samples with generators of what the labelling said: what the linear group has too. See ``_Cosets``."""
+    found = {sample: _Cosets(rows, float(poses.threshold[sample])) for sample, rows in generators.items()}
+    while running := [(sample, search) for sample, search in found.items() if len(search.pending)]:
+        counts = [len(search.pending) for _, search in running]
+        owner = torch.repeat_interleave(torch.tensor([sample for sample, _ in running]), torch.tensor(counts))
+        numbers = _numbers(poses, torch.cat([search.pending for _, search in running]), owner)
+        for (_, search), part in zip(running, numbers.split(counts), strict=True):
+            search.look(part)
+    return {sample: search.result() for sample, search in found.items()}
+
+
+def _numbers(poses: Poses, permutations: Tensor, owner: Tensor) -> Tensor:
+    """The poses of ``Y[p]`` as rows of numbers, each input in units of its size."""
+    again, _ = poses.again(permutations, owner)
+    rows = []
+    for x, reference in zip(again, poses.inputs, strict=True):
+        scale = reference.abs().flatten(1).amax(-1)[owner].unsqueeze(-1)
+        x = (torch.view_as_real(x) if x.is_complex() else x).flatten(1)
+        rows.append(x / torch.where(scale > 0, scale, 1.0))
+    return torch.cat(rows, -1)
+
+
+def _first(rows: Tensor, threshold: float) -> int:
+    """The first of rows ``(k, m)`` in lexicographic order, up to rounding."""
+    left = torch.arange(len(rows))
+    for column in rows.unbind(-1):
+        if len(left) == 1:
+            break
+        values = column[left]
+        left = left[values <= values.min() + threshold]
+    return int(left[0])

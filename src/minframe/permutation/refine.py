@@ -28,6 +28,8 @@ not have been.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -37,6 +39,7 @@ _MIX = (-4658895280553007687, -7723592293110705685)  # of the finaliser of split
 _SEED = -7046029254386353131  # 2^64 over the golden ratio
 _A_BITS, _B_BITS, _KEY_BITS = 24, 14, 40
 _TABLE = 32
+_FEW_PAIRS = 1 << 15  # that are compared one by one in less time than it takes to call a sort
 
 
 def _mix(x: Tensor) -> Tensor:
@@ -70,14 +73,25 @@ def _node_weights(colours: Tensor) -> Tensor:
     return torch.stack([_bits(code, 48, _B_BITS) | 1, _bits(code, 32, _B_BITS) | 1], -1)
 
 
+@functools.lru_cache(maxsize=16)
+def _weights_table(n: int, bits: int, device: torch.device) -> Tensor:
+    """``_node_weights`` of the colours below ``n``, in float64; ``bits`` is what they depend on."""
+    return _node_weights(torch.arange(n, device=device)).double()
+
+
 def _keys(colours: Tensor, seen: Tensor) -> Tensor:
-    """Integers that sort by colour, then by what is seen ``(..., 2)``."""
+    """Integers that sort by colour, then by what is seen ``(..., 2)``.
+
+    Of a sum of products with odd numbers, which wraps, high bits are a universal hash.
+    """
     first, second = seen.unbind(-1)
-    return (colours << _KEY_BITS) + _bits(_mix(_mix(first) + second), 20, _KEY_BITS)
+    return (colours << _KEY_BITS) + _bits(first * _MIX[0] + second * _MIX[1], 23, _KEY_BITS)
 
 
 def _before(keys: Tensor) -> Tensor:
     """For each entry of ``(*batch, n)`` the number of smaller ones."""
+    if keys.numel() * keys.shape[-1] <= _FEW_PAIRS:
+        return (keys.unsqueeze(-1) > keys.unsqueeze(-2)).sum(-1)
     ascending, position = keys.sort(-1)
     start = torch.arange(keys.shape[-1], device=keys.device).repeat(*keys.shape[:-1], 1)
     start[..., 1:].masked_fill_(ascending[..., 1:] == ascending[..., :-1], 0)
@@ -104,7 +118,7 @@ def is_discrete(colours: Tensor, mask: Tensor | None = None) -> Tensor:
 
 def refine_step(weights: Tensor, colours: Tensor) -> Tensor:
     """One round, for ``weights`` ``(*batch, n, n)`` from ``edge_weights`` in float64, zero on the diagonal."""
-    b = _node_weights(colours).double()
+    b = _weights_table(colours.shape[-1], _B_BITS, colours.device)[colours]
     if weights.ndim == 2 and b.ndim == 3:  # many colourings of one graph
         seen = (weights @ b.movedim(0, -1).flatten(1)).view(-1, 2, b.shape[0]).movedim(-1, 0)
     else:

@@ -104,13 +104,15 @@ def _rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     arcs = arcs.select(lower)
     p, q = cell[arcs.source], cell[arcs.target]
     size = torch.bincount(cell, minlength=cell.shape[0])
-    block = torch.unique(p * cell.shape[0] + q, return_inverse=True)[1]
     colour, kinds = _pairs(arcs.forth, arcs.back, p.shape[0])
+    block = p * cell.shape[0] + q
+    if cell.shape[0] ** 2 * kinds >= 2**63:
+        block = torch.unique(block, return_inverse=True)[1]
     # Entries: the colours that occur in a block, ordered by block and colour, and how often each occurs.
-    entry_of, count = torch.unique(block * kinds + colour, return_inverse=True, return_counts=True)[1:]
+    entry, entry_of, count = torch.unique(block * kinds + colour, return_inverse=True, return_counts=True)
     entries = count.shape[0]
-    block_of = block.new_zeros(entries).index_copy(0, entry_of, block)
-    capacity = block.new_zeros(entries).index_copy(0, entry_of, size[p] * (size[q] - (p == q).long()))
+    block_of = torch.unique_consecutive(entry // kinds, return_inverse=True)[1]
+    capacity = count.new_zeros(entries).index_copy(0, entry_of, size[p] * (size[q] - (p == q).long()))
     blocks = torch.bincount(block_of, minlength=1)
     total = torch.zeros_like(blocks).index_add(0, block_of, count)[block_of]
     by_count = count.argsort(stable=True, descending=True)
