@@ -53,8 +53,8 @@ def nbody(
     turns: Annotated[int, typer.Option(help="Poses averaged over in tests: 1, 8 or 48.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Random poses of each sample in a step.")] = 1,
     edges: Annotated[
-        str, typer.Option(help="What is told of a pair: fourth, as in the paper, or potential.")
-    ] = "fourth",
+        str, typer.Option(help="What is told of a pair: potential, or fourth as in the paper.")
+    ] = "potential",
     dropout: Annotated[float, typer.Option(min=0, max=1)] = 0.0,
     rest_frame: Annotated[bool, typer.Option(help="Use that a common velocity changes nothing.")] = True,
 ) -> None:

@@ -22,7 +22,7 @@ from minframe.experiments.nbody.backbone import ParticleNetwork
 from minframe.experiments.trainer import in_parts
 
 TYPES = {"pos": "point", "vel": "vector", "charge": "scalar"}
-GROUP = mf.E(3, permutation_invariant=True)
+IN_REST_FRAME = TYPES | {"pos": "vector"}
 
 
 def poses(count: int) -> Tensor:
@@ -88,10 +88,11 @@ class NBody(Experiment):
     """Positions of five charged particles after one unit of time.
 
     Attributes:
-        edges: what the network is told of a pair of particles, ``"fourth"`` as in the paper or ``"potential"``.
+        edges: what the network is told of a pair of particles, ``"potential"``, or ``"fourth"`` as in the paper.
         dropout: of the network; the paper has 0.1.
         copies: random poses of each sample in a step; the paper has 6.
-        rest_frame: whether to use that a common velocity changes nothing; the paper does not.
+        rest_frame: whether to use that a common velocity changes nothing; the paper does not. Positions are then
+            relative to their mean, so that only rotations and reflections are left for the frame to deal with.
         turns: fixed poses that are averaged over in validation and test: 1, 8 or 48.
     """
 
@@ -99,7 +100,7 @@ class NBody(Experiment):
 
     recipe: Recipe = field(
         default_factory=lambda: Recipe(
-            epochs=4000,
+            epochs=2400,
             batch_size=100,
             learning_rate=2e-3,
             weight_decay=5e-6,
@@ -109,15 +110,18 @@ class NBody(Experiment):
             clip=1.0,
         )
     )
-    edges: str = "fourth"
+    edges: str = "potential"
     dropout: float = 0.0
     copies: int = 1
     rest_frame: bool = True
     turns: int = 1
 
     @property
-    def _frame_on(self) -> tuple[str, ...]:
-        return ("pos", "vel") if self.rest_frame else ("pos",)
+    def _symmetry(self) -> tuple[mf.Group, dict[str, str]]:
+        """The group that the frame belongs to, and the types of inputs; the output moves as positions do."""
+        if self.rest_frame:
+            return mf.O(3, permutation_invariant=True), IN_REST_FRAME
+        return mf.E(3, permutation_invariant=True), TYPES
 
     def data(
         self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = lambda _: None
@@ -131,9 +135,8 @@ class NBody(Experiment):
     def model(self) -> nn.Module:
         model: nn.Module = Turned(ParticleNetwork(dropout=self.dropout, edges=self.edges), self.turns)
         if self.method != "plain":
-            model = mf.Equivariant(
-                model, GROUP, inputs=TYPES, outputs="point", frame_on=self._frame_on, frames=frames_of(self.method)
-            )
+            group, types = self._symmetry
+            model = mf.Equivariant(model, group, types, types["pos"], frame_on="pos", frames=frames_of(self.method))
         return RestFrame(model) if self.rest_frame else model
 
     def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
@@ -143,10 +146,11 @@ class NBody(Experiment):
         pos, vel, charge, target = train
         part: nn.Module = next(m for m in model.modules() if isinstance(m, Turned))
         if self.rest_frame:
-            mean = vel.mean(1, keepdim=True)
-            part, vel, target = RestFrame(part), vel - mean, target - data.DURATION * mean
-        types = TYPES | {"target": "point"}
-        posed = mf.Invariant(_as_seen, GROUP, inputs=types, frame_on=self._frame_on)
+            centre, velocity = pos.mean(1, keepdim=True), vel.mean(1, keepdim=True)
+            pos, vel, target = pos - centre, vel - velocity, target - centre - data.DURATION * velocity
+            part = RestFrame(part)
+        group, types = self._symmetry
+        posed = mf.Invariant(_as_seen, group, types | {"target": types["pos"]}, frame_on="pos")
         return part, posed(pos, vel, charge, target)
 
     def costly(self, model: nn.Module) -> nn.Module:
