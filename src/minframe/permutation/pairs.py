@@ -128,8 +128,8 @@ def symmetric_pairs(poses: Poses, generators: Tensor, owner: Tensor) -> tuple[li
     again, _ = poses.again(generators, owner)
     same = poses.apart(again, [x[owner] for x in poses.inputs]) <= poses.threshold[owner]
     samples, counts = torch.unique_consecutive(owner, return_counts=True)
-    parts = dict(zip(samples.tolist(), generators.split(counts.tolist()), strict=True))
-    doubtful = owner[~same].unique().tolist()
+    parts = dict(zip(samples.tolist(), torch.split(generators, counts.tolist()), strict=True))
+    doubtful = torch.unique(owner[~same]).tolist()
     true = _true_symmetry(poses, {sample: parts[sample] for sample in doubtful})
     moved = {sample: order for sample, (_, order) in true.items() if order is not None}
     chains: dict[object, StabiliserChain] = {}
@@ -222,7 +222,7 @@ def _true_symmetry(poses: Poses, generators: dict[int, Tensor]) -> dict[int, tup
         counts = [len(search.pending) for _, search in running]
         owner = torch.repeat_interleave(torch.tensor([sample for sample, _ in running]), torch.tensor(counts))
         numbers = _numbers(poses, torch.cat([search.pending for _, search in running]), owner)
-        for (_, search), part in zip(running, numbers.split(counts), strict=True):
+        for (_, search), part in zip(running, torch.split(numbers, counts), strict=True):
             search.look(part)
     return {sample: search.result() for sample, search in found.items()}
 
