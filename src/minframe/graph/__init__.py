@@ -13,12 +13,14 @@ Geometric has them.
 What is equal is decided for integers by equality, and for floating numbers by gaps above ``rtol`` times the largest
 magnitude of the channel in the graph; there is no rounding to decimals. Most graphs are told apart by vectorised colour
 refinement alone, a whole batch at once; a library is asked about what stays tied, ``pip install "minframe[graph]"``.
-Canonical forms depend on the library and its version: compare only those that the same one made.
+Canonical forms depend on the library and its version: compare only those that the same one made. ``set_workers`` lets
+several processes share the graphs of a batch, where there is much to ask.
 """
 
 from minframe.graph.automorphisms import AutomorphismGroup, automorphism_group
 from minframe.graph.canonical import CanonicalGraph, CanonicalSparseGraph, canonical_form, canonical_form_sparse
 from minframe.graph.isomorphism import is_isomorphic
+from minframe.permutation.parallel import set_workers
 
 __all__ = [
     "AutomorphismGroup",
@@ -28,4 +30,5 @@ __all__ = [
     "canonical_form",
     "canonical_form_sparse",
     "is_isomorphic",
+    "set_workers",
 ]

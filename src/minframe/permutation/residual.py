@@ -21,6 +21,7 @@ differ from ``code(j, i)``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -29,6 +30,11 @@ import torch
 from torch import Tensor
 
 from minframe.permutation.arcs import Arcs, components
+
+
+def triples(arcs: Sequence[int], base: int, m: int) -> list[tuple[int, int, int]]:
+    """Numbers ``(i * m + j) * base + code`` taken apart."""
+    return [(a // base // m, a // base % m, a % base) for a in arcs]
 
 
 class Piece(NamedTuple):
@@ -50,8 +56,7 @@ class Piece(NamedTuple):
 
     def triples(self) -> list[tuple[int, int, int]]:
         """Arcs as source, target and code."""
-        m = len(self.nodes)
-        return [(a // self.base // m, a // self.base % m, a % self.base) for a in self.arcs]
+        return triples(self.arcs, self.base, len(self.nodes))
 
     def codes(self) -> Tensor:
         """Arcs as a matrix."""

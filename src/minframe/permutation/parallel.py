@@ -1,0 +1,93 @@
+"""Several processes that ask a labelling library about many graphs.
+
+Libraries hold the interpreter's lock, so threads do not help; and sending a small graph to another process takes longer
+than labelling it here. So by default there is one process, and more are asked for by ``set_workers``; even then they
+are given only what is worth it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+from minframe.permutation import backend as backends
+from minframe.permutation.residual import triples
+
+PAYS = 20_000  # arcs of a batch from which on they are sent
+PORTIONS = 4  # for each worker, as graphs differ in what they take
+
+_pool: ProcessPoolExecutor | None = None
+_workers = 1
+
+
+class Question(NamedTuple):
+    """A graph: colours of its nodes, and arcs as in ``Piece``."""
+
+    colours: tuple[int, ...]
+    arcs: tuple[int, ...]
+    base: int
+
+
+class Answer(NamedTuple):
+    """Its nodes in canonical order, and generators of its group, if they were asked for."""
+
+    order: list[int]
+    generators: list[list[int]]
+
+
+def set_workers(count: int) -> None:
+    """Let ``count`` processes label the graphs of a batch; 1, the default, means this one.
+
+    It pays for batches of graphs that colour refinement leaves largely undecided, with hundreds of edges each. Results
+    do not depend on it. Processes are started when they are first needed, by importing the main module anew: as for the
+    workers of a data loader, a script is to do its work under ``if __name__ == "__main__":``.
+
+    >>> import minframe as mf
+    >>> mf.graph.set_workers(1)
+    """
+    global _pool, _workers
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"the number of workers must be an integer of at least 1, got {count!r}")
+    if _pool is not None:
+        _pool.shutdown(cancel_futures=True)
+        _pool = None
+    _workers = count
+
+
+def workers() -> int:
+    """How many there are to be."""
+    return _workers
+
+
+def worth_sending(questions: Sequence[Question]) -> bool:
+    """Whether workers are to be asked. They have none themselves, and neither have those of a data loader."""
+    many = _workers > 1 and len(questions) > 1 and sum(len(q.arcs) for q in questions) >= PAYS
+    return many and not multiprocessing.current_process().daemon
+
+
+def ask(backend: str, questions: Sequence[Question], automorphisms: bool) -> list[Answer]:
+    """What a library says about each graph."""
+    global _pool
+    if _pool is None:
+        _pool = ProcessPoolExecutor(_workers, mp_context=multiprocessing.get_context("spawn"))
+    size = -(-len(questions) // (_workers * PORTIONS))
+    portions = [questions[i : i + size] for i in range(0, len(questions), size)]
+    sent = [
+        [(array("q", q.colours).tobytes(), array("q", q.arcs).tobytes(), q.base) for q in part] for part in portions
+    ]
+    found = [_pool.submit(_answers, backend, part, automorphisms) for part in sent]
+    return [answer for part in found for answer in part.result()]
+
+
+def _answers(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorphisms: bool) -> list[Answer]:
+    library, found = backends.get(backend), []
+    for colours, arcs, base in sent:
+        nodes, edges = array("q", colours).tolist(), array("q", arcs).tolist()
+        listed = triples(edges, base, len(nodes))
+        found.append(
+            Answer(library.order(nodes, listed), library.automorphisms(nodes, listed) if automorphisms else [])
+        )
+    return found
