@@ -17,6 +17,7 @@ from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.space import is_small, space_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -149,7 +150,7 @@ class Isometry(MatrixGroup):
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
         if cloud.needs_grad or torch.compiler.is_compiling():
             with torch.no_grad():
-                found = pivoted_qr(cloud.planes(), self.special)
+                found = self._decomposed(cloud, choices=True)
             q = found.basis
             if cloud.needs_grad:
                 q = differentiable_basis(cloud.take(found.positions()), found, self.special)
@@ -157,7 +158,7 @@ class Isometry(MatrixGroup):
             # Many small operations: inference mode spares each of them the bookkeeping of autograd, a sixth of the time
             # of a small cloud. What may later take part in somebody's graph is copied out of it.
             with torch.inference_mode():
-                found = pivoted_qr(cloud.planes(), self.special)
+                found = self._decomposed(cloud, choices=False)
             found.determined = found.determined.clone()
             q = found.basis.clone(memory_format=torch.contiguous_format)
         return LinearFrame(
@@ -171,6 +172,10 @@ class Isometry(MatrixGroup):
             margin=lambda: margin(cloud.planes()),
             tied=found.tied,
         )
+
+    def _decomposed(self, cloud: Cloud, choices: bool) -> PivotedQR:
+        found = space_qr(cloud, self.special, choices) if is_small(cloud) else None
+        return pivoted_qr(cloud.planes(), self.special) if found is None else found
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()

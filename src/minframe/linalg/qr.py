@@ -157,20 +157,22 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
-def _tie(longest: Tensor, planes: Planes) -> Tensor | None:
-    """Twice what a row may be shorter by and be as long as the longest, per sample; ``None``: ties do not matter."""
-    if not planes.longest:
-        return None
+def tie(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+    """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
     # Lengths carry the rounding of the longest row of all.
-    rounding = longest.sqrt() * (2 * TIE * planes.tolerance)
-    if isinstance(planes.floor, Tensor):
-        rounding = rounding + 2 * planes.layout.as_sample(planes.floor)[0]
-    return rounding
+    rounding = longest.sqrt() * (2 * TIE * tolerance)
+    return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
 
 
-def _bar(peak: Tensor, tie: Tensor | None) -> Tensor:
-    """The squared length from which on rows are taken, per sample."""
-    return peak * FRACTION if tie is None else torch.addcmul(peak, tie, peak.sqrt(), value=-1)
+def bar(peak: Tensor, equal: Tensor | None) -> Tensor:
+    """The squared length from which on rows are taken; ``equal``: from ``tie``, if longest rows are asked for."""
+    return peak * FRACTION if equal is None else torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+
+
+def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+    """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
+    bound = longest * tolerance**2
+    return bound if floor is None else bound + floor**2
 
 
 def _steps(planes: Planes) -> Iterator[_Step]:
@@ -185,8 +187,9 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-            tie = _tie(peak, planes)
-        above = r2 >= layout.spread(_bar(peak, tie))
+            floor = layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
+            equal = tie(peak, floor, planes.tolerance) if planes.longest else None
+        above = r2 >= layout.spread(bar(peak, equal))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
@@ -201,13 +204,6 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             left = left[1:] if axis else left
             sign = _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen))
             yield _Step(r2, peak, chosen, sign, above)
-
-
-def _rounding(longest: Tensor, planes: Planes) -> Tensor:
-    """The squared length ``(*batch, 1)`` that is nothing but rounding; ``longest``: the largest squared length."""
-    if planes.floor is None:
-        return longest * planes.tolerance**2
-    return longest * planes.tolerance**2 + planes.floor**2
 
 
 def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
@@ -226,7 +222,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
         signs = signs + 0 * steps[0].peak
     values.mul_(planes.extended.spread(signs))
-    determined = peaks > _rounding(peaks[..., :1], planes)
+    determined = peaks > rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
@@ -254,7 +250,7 @@ def margin(planes: Planes) -> Tensor:
         to_bars.append(layout.amin(to_bar))
     length, to_bar = layout.collect(lengths), layout.collect(to_bars)
     longest = length[..., :1]
-    rounding = _rounding(longest.square(), planes).sqrt()
+    rounding = rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
     most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
