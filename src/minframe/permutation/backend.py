@@ -170,6 +170,7 @@ class Pynauty(Backend):
 
 BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
 DEFAULT = "igraph"
+ORDER = 2  # raised whenever refinement or the order of pieces changes: canonical orders depend on them as well
 
 
 @functools.cache
@@ -186,8 +187,8 @@ def backend_version(name: str = DEFAULT) -> str:
 
 
 def installed_version(name: str = DEFAULT) -> str | None:
-    """The same, or ``None`` if the library is not installed."""
+    """What canonical orders depend on: the library, and our own part. ``None`` if the library is not installed."""
     try:
-        return backend_version(name)
+        return f"{backend_version(name)}, order {ORDER}"
     except ImportError:
         return None
