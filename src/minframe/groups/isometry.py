@@ -166,7 +166,9 @@ class Isometry(MatrixGroup):
             linear=q,
             inverse=q.mH if self.complex else q.mT,
             shift=cloud.origin,
-            stabiliser=IsometryStabiliser(found.determined, self.special, self.metric, self.complex),
+            stabiliser=IsometryStabiliser(
+                found.determined, self.special, self.metric, self.complex, trivial=found.full
+            ),
             cloud=cloud,
             decomposition=found,
             margin=lambda: margin(cloud.planes()),

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -72,11 +72,13 @@ class CanonicalRows:
         determined: ``(*batch, d)``, the axes that the rows span.
         coordinates: ``(k, *rows)`` for successive groups of axes; where not determined, rounding.
         layout: of the rows.
+        full: whether all axes are known to be determined in all samples.
     """
 
     determined: Tensor
     coordinates: Sequence[Tensor]
     layout: Layout
+    full: bool = field(default=False, kw_only=True)
 
     def pose(self, dtype: torch.dtype) -> Tensor:
         """``(*rows, d)``, zero where not determined."""
@@ -85,7 +87,7 @@ class CanonicalRows:
             whole = rows[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
         else:
             whole = torch.cat([part.to(dtype) for part in rows], -1)
-        return whole.mul_(self.layout.for_each_row(self.determined))
+        return whole if self.full else whole.mul_(self.layout.for_each_row(self.determined))
 
 
 @dataclass(slots=True)

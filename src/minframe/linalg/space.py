@@ -67,7 +67,7 @@ def space_qr(cloud: Cloud, special: bool, choices: bool = True) -> PivotedQR | N
     if equal is not None:
         tied = layout.collect([layout.count_rows(x) > 1 for x in (*aboves, above)]).any(-1)
     chosen, coordinates = [first, second, third], [pose.movedim(-1, 0)]
-    return PivotedQR(determined, coordinates, layout, axes.mT, chosen, peaks, tied)
+    return PivotedQR(determined, coordinates, layout, axes.mT, chosen, peaks, tied, full=True)
 
 
 def _choose(r2: Tensor, peak: Tensor, equal: Tensor | None, layout: Layout) -> tuple[Tensor, Tensor]:

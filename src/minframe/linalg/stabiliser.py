@@ -110,13 +110,15 @@ class NullSpan:
 class IsometryStabiliser(Stabiliser):
     """Isometries of the free axes, of determinant one if ``special``.
 
-    ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above.
+    ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above. ``trivial``: in
+    all samples all axes are known to be determined, so that there is nothing to average over.
     """
 
     special: bool
     metric: Sequence[int]
     complex: bool = False
     null: NullSpan | None = None
+    trivial: bool = False
 
     @property
     def rank(self) -> Tensor:
@@ -154,6 +156,8 @@ class IsometryStabiliser(Stabiliser):
         return self._free_at_most(0) | (~self.determined & self._free_at_most(1))
 
     def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        if self.trivial:
+            return matrix
         kept = matrix * self.kept_axes(type).unsqueeze(-2) if type.order == 1 else matrix
         if self.null is None:
             return kept
@@ -164,6 +168,8 @@ class IsometryStabiliser(Stabiliser):
         return torch.where(self.null.loose[..., None, None], outward, kept)
 
     def average(self, y: Tensor, type: Type) -> Tensor:
+        if self.trivial:
+            return y
         if type.order == 2:
             average = self._average_tensor(y)
             return average if self.null is None else torch.where(behind_batch(self.null.loose, y, 0), y, average)
