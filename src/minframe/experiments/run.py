@@ -103,18 +103,19 @@ def run(
     model.load_state_dict(done.weights)
     model.eval()
     torch.save(done.weights, folder / record.WEIGHTS)
-    torch.manual_seed(experiment.seed)
+
+    def tested(data: Batch) -> dict[str, float]:
+        torch.manual_seed(experiment.seed)  # of random frames, so that another test finds the same
+        return experiment.evaluate(model, data)
+
     found |= {
         "complete": True,
         "seconds": round(done.seconds, 1),
         "parameters": sum(p.numel() for p in model.parameters()),
         "best_epoch": done.best["epoch"],
-        "validation": experiment.evaluate(model, validation),
-        "test": experiment.evaluate(model, test),
-        "check": {
-            "samples": min(CHECKED, len(test[0])),
-            **experiment.evaluate(model, tuple(x[:CHECKED] for x in test)),
-        },
+        "validation": tested(validation),
+        "test": tested(test),
+        "check": {"samples": min(CHECKED, len(test[0])), **tested(tuple(x[:CHECKED] for x in test))},
         "measured": experiment.measure(model, test),
         "history": done.history,
     }
