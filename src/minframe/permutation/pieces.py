@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -52,17 +52,14 @@ class _Known:
                 self._generators[question[:2]] = answer.generators
 
     def order(self, piece: Piece) -> list[int]:
-        """Local nodes in canonical order."""
-        if piece.rigid:
-            return list(range(len(piece.nodes)))
+        """Local nodes in canonical order, of a piece that is not rigid."""
         key = piece.colours, piece.arcs
         if key not in self._orders and not self._search(piece):
             self._orders[key] = backends.get(self._backend).order(piece.colours, piece.triples())
         return self._orders[key]
 
     def generators(self, piece: Piece) -> list[list[int]]:
-        if piece.rigid:
-            return []
+        """Of its automorphism group."""
         key = piece.colours, piece.arcs
         if key not in self._generators and not self._search(piece):
             self._generators[key] = backends.get(self._backend).automorphisms(piece.colours, piece.triples())
@@ -116,24 +113,31 @@ def assemble(cell: Tensor, graph: list[int], left: Residual, backend: str, autom
     """All nodes in canonical order, graph by graph, and what moves them. ``graph``: of each piece."""
     known = _Known(backend)
     known.ask(left.pieces, automorphisms)
-    by_graph: dict[int, list[tuple[Piece, list[int]]]] = defaultdict(list)
+    by_graph: dict[int, list[tuple[Piece, list[int], list[int]]]] = defaultdict(
+        list
+    )  # with its order, and the nodes in it
     moves = Moves([], left.loose() if automorphisms else [], left.active)
     for piece, owner in zip(left.pieces, graph, strict=True):
-        by_graph[owner].append((piece, known.order(piece)))
+        if piece.rigid:
+            by_graph[owner].append((piece, [], piece.nodes))
+            continue
+        order = known.order(piece)
+        by_graph[owner].append((piece, order, [piece.nodes[k] for k in order]))
         if automorphisms:
             for g in known.generators(piece):
                 moved = [k for k, image in enumerate(g) if image != k]
                 moves.pieces.append(([piece.nodes[k] for k in moved], [piece.nodes[g[k]] for k in moved]))
     sequence: list[int] = []
     for parts in by_graph.values():
-        lists = [[piece.nodes[k] for k in order] for piece, order in parts]
         if len(parts) > 1:
-            keys = [(piece.cells, _form(piece, order)) for piece, order in parts]
+            keys = [(piece.cells, _form(piece, order)) for piece, order, _ in parts]
             by_key = sorted(range(len(parts)), key=keys.__getitem__)
             for k, following in pairwise(by_key):
                 if automorphisms and keys[k] == keys[following]:
-                    moves.pieces.append((lists[k] + lists[following], lists[following] + lists[k]))
-            lists = [lists[k] for k in by_key]
-        sequence += chain.from_iterable(lists)
+                    one, other = parts[k][2], parts[following][2]
+                    moves.pieces.append((one + other, other + one))
+            parts = [parts[k] for k in by_key]
+        for _, _, ordered in parts:
+            sequence += ordered
     nodes = torch.cat([torch.tensor(sequence, dtype=torch.int64), (~left.active).nonzero().squeeze(-1)])
     return nodes[cell[nodes].argsort(stable=True)], moves
