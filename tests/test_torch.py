@@ -250,7 +250,7 @@ def _worker(rank: int, folder: str) -> None:
     torch.save(_gradients(model, x[4 * rank : 4 * rank + 4]), f"{folder}/grad{rank}.pt")
     torch.distributed.barrier()
     # Not by the destructors: that of the process group waits for a thread that waits for the interpreter, which the
-    # destructor holds, once in a dozen runs and for ever.
+    # destructor holds, not often, but then for ever.
     os._exit(0)
 
 

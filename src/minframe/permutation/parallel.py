@@ -16,9 +16,7 @@ from typing import NamedTuple
 from minframe.permutation import backend as backends
 from minframe.permutation.residual import triples
 
-PAYS = (
-    50_000  # arcs of a batch from which on they are sent; with twice as many, two processes take 0.6 to 0.9 of the time
-)
+PAYS = 50_000  # arcs of a batch from which on they are sent
 PORTIONS = 4  # for each worker, as graphs differ in what they take
 
 _pool: ProcessPoolExecutor | None = None

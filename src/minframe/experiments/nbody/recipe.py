@@ -92,7 +92,8 @@ class NBody(Experiment):
         dropout: of the network; the paper has 0.1.
         copies: random poses of each sample in a step; the paper has 6.
         rest_frame: whether to use that a common velocity changes nothing; the paper does not. Positions are then
-            relative to their mean, so that only rotations and reflections are left for the frame to deal with.
+            relative to their mean, so that only rotations and reflections are left for the frame to deal with. The
+            frame is taken of positions alone: were they all in a plane, velocities out of it would not be seen.
         turns: fixed poses that are averaged over in validation and test: 1, 8 or 48.
     """
 
