@@ -9,6 +9,7 @@ import torch
 
 import minframe as mf
 from minframe.permutation import parallel
+from minframe.permutation.residual import Kind
 from test_permutation_families import cfi, cycle, petersen, union
 
 pytest.importorskip("igraph")
@@ -33,8 +34,8 @@ def test_two_processes_find_what_one_finds(two_workers: None, monkeypatch: pytes
     graphs = batch()
     g = mf.S().random(len(graphs), n=40, generator=torch.Generator().manual_seed(0))
     asked = []
-    ask = parallel.ask
-    monkeypatch.setattr(parallel, "ask", lambda *args: asked.append(len(args[1])) or ask(*args))
+    send = parallel.send
+    monkeypatch.setattr(parallel, "send", lambda *args: asked.append(len(args[1])) or send(*args))
     forms = mf.graph.canonical_form(mf.S().act(g, graphs, "edge")).edges
     sizes = mf.S().frame(graphs, "edge").size
     assert sum(asked) >= 4
@@ -44,7 +45,7 @@ def test_two_processes_find_what_one_finds(two_workers: None, monkeypatch: pytes
 
 
 def test_small_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = parallel.Question((0, 0), (2, 5), 3)
+    question = Kind((0, 0), (2, 5), 3)
     monkeypatch.setattr(parallel, "_workers", 2)
     assert not parallel.worth_sending([question] * 2)
     monkeypatch.setattr(parallel, "PAYS", 4)

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from minframe.permutation import backend as backends
 from minframe.permutation import pieces
+from minframe.permutation import residual as residuals
+from minframe.permutation.arcs import Arcs
 from minframe.permutation.backend import Layered, backend_version, inverse, layered, lists_vertices
 from minframe.permutation.cluster import cluster_edges
 from minframe.permutation.labelling import label, label_graph, label_sparse
 from minframe.permutation.ops import canonical_order, node_orbits, pair_orbits
 from minframe.permutation.orbits import edge_orbits_sparse, orbits_sparse
 from minframe.permutation.order import group_order
+from minframe.permutation.residual import residual
 from minframe.permutation.search import search
 from test_permutation_families import GRAPHS, SHAPES, cfi, complete, cycle, permute_pairs, plain, relabel, union
 
@@ -366,3 +369,19 @@ def test_operator_is_registered_properly(op):
         getattr(torch.ops.minframe, op).default,
         (colours.expand(3, -1), edges.expand(3, -1, -1), mask.expand(3, -1), "igraph"),
     )
+
+
+def test_an_accident_among_sums_costs_time_only(monkeypatch):
+    path, star = torch.ones(3).diag(1).long(), torch.zeros(4, 4, dtype=torch.int64)
+    star[0, 1:] = 1
+    edges = union(path + path.mT, star + star.mT, path + path.mT)
+    one_cell = torch.zeros(12, dtype=torch.int64)
+
+    def kinds():
+        return len(residual(one_cell, Arcs.of_dense(edges.unsqueeze(0))).kinds)
+
+    expected = form((one_cell, edges))
+    assert kinds() == 2
+    monkeypatch.setattr(residuals, "_factors", lambda bits: torch.zeros(2**bits, dtype=torch.int64))
+    assert kinds() == 3  # all sums agree, and all pieces are looked at
+    assert same(form((one_cell, edges)), expected)

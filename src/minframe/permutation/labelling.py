@@ -75,7 +75,8 @@ def labelling(
             local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
         cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
         left = residual(cell, Arcs.of_dense(edges[tied.to(edges.device)].cpu(), mask))
-        nodes, moves = assemble(cell, [p.nodes[0] // n for p in left.pieces], left, backend, automorphisms)
+        graph = torch.arange(tied.shape[0]).repeat_interleave(n)
+        nodes, moves = assemble(cell, graph, left, backend, automorphisms)
         order[tied] = nodes.view(-1, n) % n
         if automorphisms:
             generators, owner = _matrix(moves, n)
@@ -141,8 +142,7 @@ def label_sparse(
     first = (sizes.cumsum(0) - sizes)[batch]
     cell = refine_sparse(colours, arcs, batch, rounds=SPARSE_ROUNDS) + first
     left = residual(cell, arcs)
-    graph = batch[torch.tensor([p.nodes[0] for p in left.pieces], dtype=torch.int64)].tolist()
-    order, moves = assemble(cell, graph, left, backend, automorphisms)
+    order, moves = assemble(cell, batch, left, backend, automorphisms)
     return order.to(device), moves
 
 

@@ -14,21 +14,13 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from minframe.permutation import backend as backends
-from minframe.permutation.residual import triples
+from minframe.permutation.residual import Kind
 
 PAYS = 50_000  # arcs of a batch from which on they are sent
 PORTIONS = 4  # for each worker, as graphs differ in what they take
 
 _pool: ProcessPoolExecutor | None = None
 _workers = 1
-
-
-class Question(NamedTuple):
-    """A graph: colours of its nodes, and arcs as in ``Piece``."""
-
-    colours: tuple[int, ...]
-    arcs: tuple[int, ...]
-    base: int
 
 
 class Answer(NamedTuple):
@@ -62,32 +54,42 @@ def workers() -> int:
     return _workers
 
 
-def worth_sending(questions: Sequence[Question]) -> bool:
+def worth_sending(kinds: Sequence[Kind]) -> bool:
     """Whether workers are to be asked. They have none themselves, and neither have those of a data loader."""
-    many = _workers > 1 and len(questions) > 1 and sum(len(q.arcs) for q in questions) >= PAYS
+    many = _workers > 1 and len(kinds) > 1 and sum(len(kind.arcs) for kind in kinds) >= PAYS
     return many and not multiprocessing.current_process().daemon
 
 
-def ask(backend: str, questions: Sequence[Question], automorphisms: bool) -> list[Answer]:
-    """What a library says about each graph."""
+def ask(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    """What a library says about each piece of a graph; generators only if ``automorphisms``."""
+    if not worth_sending(kinds):
+        return _answers(backend, kinds, automorphisms)
+    return send(backend, kinds, automorphisms)
+
+
+def send(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    """The same, by other processes."""
     global _pool
     if _pool is None:
         _pool = ProcessPoolExecutor(_workers, mp_context=multiprocessing.get_context("spawn"))
-    size = -(-len(questions) // (_workers * PORTIONS))
-    portions = [questions[i : i + size] for i in range(0, len(questions), size)]
+    size = -(-len(kinds) // (_workers * PORTIONS))
+    portions = [kinds[i : i + size] for i in range(0, len(kinds), size)]
     sent = [
-        [(array("q", q.colours).tobytes(), array("q", q.arcs).tobytes(), q.base) for q in part] for part in portions
+        [(array("q", k.colours).tobytes(), array("q", k.arcs).tobytes(), k.base) for k in part] for part in portions
     ]
-    found = [_pool.submit(_answers, backend, part, automorphisms) for part in sent]
+    found = [_pool.submit(_answers_to, backend, part, automorphisms) for part in sent]
     return [answer for part in found for answer in part.result()]
 
 
-def _answers(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorphisms: bool) -> list[Answer]:
-    library, found = backends.get(backend), []
-    for colours, arcs, base in sent:
-        nodes, edges = array("q", colours).tolist(), array("q", arcs).tolist()
-        listed = triples(edges, base, len(nodes))
-        found.append(
-            Answer(library.order(nodes, listed), library.automorphisms(nodes, listed) if automorphisms else [])
-        )
+def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorphisms: bool) -> list[Answer]:
+    kinds = [Kind(tuple(array("q", colours)), tuple(array("q", arcs)), base) for colours, arcs, base in sent]
+    return _answers(backend, kinds, automorphisms)
+
+
+def _answers(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    found = []
+    for kind in kinds:
+        library, arcs = backends.get(backend), kind.triples()
+        generators = library.automorphisms(kind.colours, arcs) if automorphisms else []
+        found.append(Answer(library.order(kind.colours, arcs), generators))
     return found

@@ -18,11 +18,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from minframe.permutation import backend as backends
-from minframe.permutation import parallel
 from minframe.permutation.backend import inverse
-from minframe.permutation.parallel import Question
-from minframe.permutation.residual import Piece, Residual
+from minframe.permutation.parallel import Answer, ask
+from minframe.permutation.residual import Kind, Residual
 from minframe.permutation.search import search
 
 SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
@@ -30,60 +28,32 @@ SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
 Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and where to
 
 
-class _Known:
-    """Canonical order and automorphisms of pieces; equal pieces are looked at once."""
-
-    def __init__(self, backend: str) -> None:
-        self._backend = backend
-        self._orders: dict[object, list[int]] = {}
-        self._generators: dict[object, list[list[int]]] = {}
-
-    def ask(self, pieces: list[Piece], automorphisms: bool) -> None:
-        """Look at all pieces beforehand, by several processes, if that is wanted and pays."""
-        if parallel.workers() == 1:
-            return
-        left = {(p.colours, p.arcs): p for p in pieces if not p.rigid}
-        questions = [Question(p.colours, p.arcs, p.base) for p in left.values() if not self._search(p)]
-        if not parallel.worth_sending(questions):
-            return
-        for question, answer in zip(questions, parallel.ask(self._backend, questions, automorphisms), strict=True):
-            self._orders[question[:2]] = answer.order
-            if automorphisms:
-                self._generators[question[:2]] = answer.generators
-
-    def order(self, piece: Piece) -> list[int]:
-        """Local nodes in canonical order, of a piece that is not rigid."""
-        key = piece.colours, piece.arcs
-        if key not in self._orders and not self._search(piece):
-            self._orders[key] = backends.get(self._backend).order(piece.colours, piece.triples())
-        return self._orders[key]
-
-    def generators(self, piece: Piece) -> list[list[int]]:
-        """Of its automorphism group."""
-        key = piece.colours, piece.arcs
-        if key not in self._generators and not self._search(piece):
-            self._generators[key] = backends.get(self._backend).automorphisms(piece.colours, piece.triples())
-        return self._generators[key]
-
-    def _search(self, piece: Piece) -> bool:
-        """Try without a library if many layers of many edges would be needed; not on sparse graphs."""
-        key, m = (piece.colours, piece.arcs), len(piece.nodes)
-        if len(piece.arcs) < SEARCH_ARCS or len(piece.arcs) < m * m // 4 or key in self._orders:
-            return False
-        codes = piece.codes()
-        found = search(torch.tensor(piece.colours), codes) if int(codes.max()) > 1 else None
-        if found is None:
-            return False
-        self._orders[key], self._generators[key] = found[0].tolist(), found[1].tolist()
-        return True
+def _searched(kind: Kind) -> Answer | None:
+    """What can be found without a library, if that would need many layers of many edges; not on sparse graphs."""
+    m = len(kind.colours)
+    if kind.rigid:
+        return Answer(list(range(m)), [])
+    if len(kind.arcs) < SEARCH_ARCS or len(kind.arcs) < m * m // 4:
+        return None
+    codes = kind.codes()
+    found = search(torch.tensor(kind.colours), codes) if int(codes.max()) > 1 else None
+    return None if found is None else Answer(found[0].tolist(), found[1].tolist())
 
 
-def _form(piece: Piece, order: list[int]) -> tuple[int, ...]:
+def _look_at(kinds: list[Kind], backend: str, automorphisms: bool) -> list[Answer]:
+    """Canonical order and generators of each kind of piece."""
+    found = [_searched(kind) for kind in kinds]
+    asked = [kind for kind, answer in zip(kinds, found, strict=True) if answer is None]
+    answers = iter(ask(backend, asked, automorphisms))
+    return [next(answers) if answer is None else answer for answer in found]
+
+
+def _form(kind: Kind, order: list[int]) -> tuple[int, ...]:
     """The arcs between positions in the canonical order."""
-    if piece.rigid:
-        return piece.arcs
+    if kind.rigid:
+        return kind.arcs
     position, m = inverse(order), len(order)
-    return tuple(sorted((position[i] * m + position[j]) * piece.base + code for i, j, code in piece.triples()))
+    return tuple(sorted((position[i] * m + position[j]) * kind.base + code for i, j, code in kind.triples()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +79,57 @@ class Moves:
                 yield cell, cell[1:] + cell[:1]
 
 
-def assemble(cell: Tensor, graph: list[int], left: Residual, backend: str, automorphisms: bool) -> tuple[Tensor, Moves]:
-    """All nodes in canonical order, graph by graph, and what moves them. ``graph``: of each piece."""
-    known = _Known(backend)
-    known.ask(left.pieces, automorphisms)
-    by_graph: dict[int, list[tuple[Piece, list[int], list[int]]]] = defaultdict(
-        list
-    )  # with its order, and the nodes in it
-    moves = Moves([], left.loose() if automorphisms else [], left.active)
-    for piece, owner in zip(left.pieces, graph, strict=True):
-        if piece.rigid:
-            by_graph[owner].append((piece, [], piece.nodes))
-            continue
-        order = known.order(piece)
-        by_graph[owner].append((piece, order, [piece.nodes[k] for k in order]))
-        if automorphisms:
-            for g in known.generators(piece):
-                moved = [k for k, image in enumerate(g) if image != k]
-                moves.pieces.append(([piece.nodes[k] for k in moved], [piece.nodes[g[k]] for k in moved]))
-    sequence: list[int] = []
-    for parts in by_graph.values():
-        if len(parts) > 1:
-            keys = [(piece.cells, _form(piece, order)) for piece, order, _ in parts]
-            by_key = sorted(range(len(parts)), key=keys.__getitem__)
-            for k, following in pairwise(by_key):
-                if automorphisms and keys[k] == keys[following]:
-                    one, other = parts[k][2], parts[following][2]
-                    moves.pieces.append((one + other, other + one))
-            parts = [parts[k] for k in by_key]
-        for _, _, ordered in parts:
-            sequence += ordered
-    nodes = torch.cat([torch.tensor(sequence, dtype=torch.int64), (~left.active).nonzero().squeeze(-1)])
+def assemble(cell: Tensor, graph: Tensor, left: Residual, backend: str, automorphisms: bool) -> tuple[Tensor, Moves]:
+    """All nodes in canonical order, graph by graph, and what moves them. ``graph`` ``(N,)``: of each node."""
+    answers = _look_at(left.kinds, backend, automorphisms)
+    sizes = torch.tensor([len(answer.order) for answer in answers], dtype=torch.int64)
+    orders = torch.tensor([k for answer in answers for k in answer.order], dtype=torch.int64)
+    first, kind = left.start[left.number], left.kind[left.number]
+    within = orders[(sizes.cumsum(0) - sizes)[kind] + torch.arange(left.nodes.shape[0]) - first]
+    nodes = left.nodes[first + within]
+    rank, exchanges = _ranks(left, graph, nodes, answers)
+    moves = Moves([], [], left.active)
+    if automorphisms:
+        moves = Moves([*_within(left, answers), *exchanges], left.loose(), left.active)
+    nodes = nodes[rank[left.number].argsort(stable=True)]
+    nodes = torch.cat([nodes, (~left.active).nonzero().squeeze(-1)])
     return nodes[cell[nodes].argsort(stable=True)], moves
+
+
+def _within(left: Residual, answers: list[Answer]) -> Iterator[Move]:
+    """Generators that leave every piece where it is."""
+    moved = [[[k for k, image in enumerate(g) if k != image] for g in answer.generators] for answer in answers]
+    for piece, kind in zip(left.members(left.nodes), left.kind.tolist(), strict=True):
+        for g, points in zip(answers[kind].generators, moved[kind], strict=True):
+            yield [piece[k] for k in points], [piece[g[k]] for k in points]
+
+
+def _ranks(left: Residual, graph: Tensor, nodes: Tensor, answers: list[Answer]) -> tuple[Tensor, list[Move]]:
+    """Numbers ``(P,)`` by which the pieces of each graph are in order, and exchanges of neighbours that are alike.
+
+    ``nodes`` ``(M,)`` are the nodes of the pieces in their canonical order.
+    """
+    rank, exchanges = torch.arange(left.start.shape[0]), list[Move]()
+    owner = graph[left.nodes[left.start]]
+    several = torch.bincount(owner, minlength=1)[owner] > 1
+    chosen = several.nonzero().squeeze(-1)
+    if chosen.shape[0] == 0:
+        return rank, exchanges
+    members = left.members(nodes, several)
+    cells = left.members(left.cell[nodes], several)
+    kinds = left.kind[chosen].tolist()
+    forms = {k: _form(left.kinds[k], answers[k].order) for k in set(kinds)}
+    keys = [(own, forms[k]) for own, k in zip(cells, kinds, strict=True)]
+    by_graph = defaultdict(list)
+    for k, number in enumerate(owner[chosen].tolist()):
+        by_graph[number].append(k)
+    place = list(range(len(keys)))
+    for parts in by_graph.values():
+        by_key = sorted(parts, key=keys.__getitem__)
+        for position, k in zip(parts, by_key, strict=True):
+            place[k] = position
+        for k, following in pairwise(by_key):
+            if keys[k] == keys[following]:
+                exchanges.append((members[k] + members[following], members[following] + members[k]))
+    rank[chosen] = chosen[torch.tensor(place)]
+    return rank, exchanges

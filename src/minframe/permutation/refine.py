@@ -42,7 +42,7 @@ _TABLE = 32
 _FEW_PAIRS = 1 << 15  # that are compared one by one in less time than it takes to call a sort
 
 
-def _mix(x: Tensor) -> Tensor:
+def scramble(x: Tensor) -> Tensor:
     """A fixed bijection of 64-bit integers that leaves no pattern; multiplication wraps."""
     x = x * _SEED  # new memory
     for factor, shift in zip(_MIX, (30, 27), strict=True):
@@ -63,13 +63,13 @@ def edge_weights(forth: Tensor, back: Tensor) -> Tensor:
             colour = torch.arange(low, high + 1)
             table = edge_weights(colour.unsqueeze(-1), colour)
             return table.take((forth - low) * colour.shape[0] + back.sub(low))
-    a = _bits(_mix(_mix(forth) + back), 40, _A_BITS) | 1
+    a = _bits(scramble(scramble(forth) + back), 40, _A_BITS) | 1
     return a.mul_((forth != 0) | (back != 0))
 
 
 def _node_weights(colours: Tensor) -> Tensor:
     """Two independent ``b``, in a new last axis."""
-    code = _mix(colours + 1)
+    code = scramble(colours + 1)
     return torch.stack([_bits(code, 48, _B_BITS) | 1, _bits(code, 32, _B_BITS) | 1], -1)
 
 

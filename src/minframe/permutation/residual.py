@@ -21,6 +21,7 @@ differ from ``code(j, i)``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -30,37 +31,30 @@ import torch
 from torch import Tensor
 
 from minframe.permutation.arcs import Arcs, components
+from minframe.permutation.refine import scramble
 
 
-def triples(arcs: Sequence[int], base: int, m: int) -> list[tuple[int, int, int]]:
-    """Numbers ``(i * m + j) * base + code`` taken apart."""
-    return [(a // base // m, a // base % m, a % base) for a in arcs]
-
-
-class Piece(NamedTuple):
-    """A connected piece of the renamed graph. Its nodes have local numbers in the order of their cells.
+class Kind(NamedTuple):
+    """A connected piece of the renamed graph, wherever it is. Its nodes are numbered in the order of their cells.
 
     Attributes:
-        nodes: their numbers in the whole.
-        cells: the cell of each, ascending.
-        colours: the rank of the cell among those of the piece.
+        colours: for each node the rank of its cell among those of the piece.
         arcs: ascending numbers ``(i * m + j) * base + code`` for ``m`` nodes.
         base: above all codes.
     """
 
-    nodes: list[int]
-    cells: tuple[int, ...]
     colours: tuple[int, ...]
     arcs: tuple[int, ...]
     base: int
 
     def triples(self) -> list[tuple[int, int, int]]:
         """Arcs as source, target and code."""
-        return triples(self.arcs, self.base, len(self.nodes))
+        m, base = len(self.colours), self.base
+        return [(a // base // m, a // base % m, a % base) for a in self.arcs]
 
     def codes(self) -> Tensor:
         """Arcs as a matrix."""
-        m = len(self.nodes)
+        m = len(self.colours)
         arcs = torch.tensor(self.arcs, dtype=torch.int64)
         return torch.zeros(m * m, dtype=torch.int64).index_copy(0, arcs // self.base, arcs % self.base).view(m, m)
 
@@ -72,24 +66,39 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Pieces, and which nodes are in one.
+    """``P`` pieces with ``M`` nodes together, and which nodes are in one.
 
     Attributes:
-        pieces: in no order that means anything.
+        nodes: ``(M,)``, piece by piece, as numbered in its kind.
+        start: ``(P,)``, where the nodes of each piece begin.
+        number: ``(M,)``, the piece that each belongs to.
+        kind: ``(P,)``, the kind of each piece.
+        kinds: what pieces there are, each once.
         active: ``(N,)``, whether a node is part of a piece.
         cell: ``(N,)``, as given.
     """
 
-    pieces: list[Piece]
+    nodes: Tensor
+    start: Tensor
+    number: Tensor
+    kind: Tensor
+    kinds: list[Kind]
     active: Tensor
     cell: Tensor
+
+    def members(self, values: Tensor, chosen: Tensor | None = None) -> list[list[int]]:
+        """Of values ``(M,)`` those of each piece, or of each ``chosen`` ``(P,)`` one."""
+        sizes = torch.bincount(self.number, minlength=self.start.shape[0])
+        if chosen is not None:
+            values, sizes = values[chosen[self.number]], sizes[chosen]
+        return split(values.tolist(), sizes.tolist())
 
     def loose(self) -> list[list[int]]:
         """Loose cells of more than one node."""
         sizes = torch.bincount(self.cell, minlength=1)
         nodes = ((sizes[self.cell] > 1) & ~self.active).nonzero().squeeze(-1)
         nodes = nodes[self.cell[nodes].argsort(stable=True)]
-        return _split(nodes.tolist(), torch.unique_consecutive(self.cell[nodes], return_counts=True)[1].tolist())
+        return split(nodes.tolist(), torch.unique_consecutive(self.cell[nodes], return_counts=True)[1].tolist())
 
 
 def _pairs(first: Tensor, second: Tensor, bound: int) -> tuple[Tensor, int]:
@@ -135,49 +144,83 @@ def _rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _split(values: list[int], sizes: list[int]) -> list[list[int]]:
+def split(values: list[int], sizes: list[int]) -> list[list[int]]:
+    """A list in parts of those sizes."""
     return [values[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+
+
+@functools.lru_cache(maxsize=32)
+def _factors(bits: int) -> Tensor:
+    """Random numbers ``(2^bits,)``, always the same."""
+    return scramble(torch.arange(1, 2**bits + 1))
+
+
+def _kinds(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, Tensor]:
+    """Which of ``count`` pieces are equal: the kind ``(count,)`` of each, and for each kind its first piece, ascending.
+
+    Args:
+        lists: of each piece several lists of integers, which are to agree; one after the other as a tensor ``(L,)``,
+            and the piece ``(L,)`` that each entry belongs to.
+        count: of pieces.
+
+    Pieces are of a kind if sums of their entries with random factors agree. That this is no accident is looked at; if
+    it were, every piece would be a kind by itself, which is right too, and only takes longer.
+    """
+    pieces = torch.arange(count)
+    found, places = torch.zeros_like(pieces), []
+    for values, owner in lists:
+        size = torch.bincount(owner, minlength=count)
+        start = size.cumsum(0) - size
+        place = torch.arange(owner.shape[0]) - start[owner]
+        longest = int(size.max()) if count else 0
+        factors = _factors(longest.bit_length())[place]
+        found = (found * 3 + size).index_add(0, owner, factors * values)
+        places.append((size, start, place))
+    names, kind = torch.unique(found, return_inverse=True)
+    other = torch.full_like(names, count).scatter_reduce(0, kind, pieces, "amin")[kind]  # the first piece of the kind
+    for (values, owner), (size, start, place) in zip(lists, places, strict=True):
+        if not torch.equal(size[other], size) or not torch.equal(values[start[other][owner] + place], values):
+            return pieces, pieces
+    first = other == pieces
+    return (first.cumsum(0) - 1)[other], first.nonzero().squeeze(-1)
 
 
 def residual(cell: Tensor, arcs: Arcs) -> Residual:
     """Pieces and loose cells for nodes in cells ``(N,)``, numbered below N; different graphs have different cells."""
     n = cell.shape[0]
     source, target, code = _rename(arcs, cell) if arcs.source.shape[0] else (arcs.source, arcs.target, arcs.forth)
-    touched = torch.zeros(n, dtype=torch.bool, device=cell.device)
+    touched = torch.zeros(n, dtype=torch.bool)
     touched[cell[source]] = True
     active = touched[cell]
     piece = components(source, target, n)
 
     nodes = active.nonzero().squeeze(-1)
-    nodes = nodes[cell[nodes].argsort(stable=True)]
-    nodes = nodes[piece[nodes].argsort(stable=True)]
+    nodes = nodes[(piece[nodes] * n + cell[nodes]).argsort(stable=True)]
     number, sizes = torch.unique_consecutive(piece[nodes], return_inverse=True, return_counts=True)[1:]
-    start = (sizes.cumsum(0) - sizes)[number]
+    start = sizes.cumsum(0) - sizes
     cells = cell[nodes]
     rises = torch.zeros_like(cells)
     rises[1:] = cells[1:] != cells[:-1]
     rises = rises.cumsum(0)
-    colours = rises - rises[start]
+    colours = rises - rises[start[number]]
 
     place = torch.zeros_like(cell)
-    place[nodes] = torch.arange(nodes.shape[0], device=cell.device)
-    i = place[source]
-    owner, offset = number[i], start[i]
-    m, base = sizes[owner], int(code.max()) + 1 if code.shape[0] else 1
-    arc = ((i - offset) * m + place[target] - offset) * base + code
-    by_arc = arc.argsort(stable=True)
-    by_arc = by_arc[owner[by_arc].argsort(stable=True)]
-    degree = torch.bincount(owner, minlength=sizes.shape[0]).tolist()
-    counts = sizes.tolist()
-    pieces = [
-        Piece(*parts)
-        for parts in zip(
-            _split(nodes.tolist(), counts),
-            map(tuple, _split(cells.tolist(), counts)),
-            map(tuple, _split(colours.tolist(), counts)),
-            map(tuple, _split(arc[by_arc].tolist(), degree)),
-            [base] * len(counts),
+    place[nodes] = torch.arange(nodes.shape[0])
+    i, j = place[source], place[target]
+    by_arc = (i * nodes.shape[0] + j).argsort()
+    i, j, code = i[by_arc], j[by_arc], code[by_arc]
+    owner = number[i]
+    base = int(code.max()) + 1 if code.shape[0] else 1
+    arc = ((i - start[owner]) * sizes[owner] + j - start[owner]) * base + code
+    kind, first = _kinds([(colours, number), (arc, owner)], sizes.shape[0])
+    degree = torch.bincount(owner, minlength=sizes.shape[0])
+    chosen = torch.zeros_like(sizes, dtype=torch.bool).index_fill(0, first, True)
+    kinds = [
+        Kind(tuple(own), tuple(listed), base)
+        for own, listed in zip(
+            split(colours[chosen[number]].tolist(), sizes[first].tolist()),
+            split(arc[chosen[owner]].tolist(), degree[first].tolist()),
             strict=True,
         )
     ]
-    return Residual(pieces, active, cell)
+    return Residual(nodes, start, number, kind, kinds, active, cell)
