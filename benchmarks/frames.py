@@ -39,13 +39,21 @@ def seconds(function: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def ratios(contestants: dict[str, Callable[[], object]], reference: str) -> dict[str, tuple[float, float, float]]:
-    """Quartiles of the time of each over that of the reference, round by round."""
+def ratios(
+    contestants: dict[str, Callable[[], object]], reference: str, turn: float = 0.03
+) -> dict[str, tuple[float, float, float]]:
+    """Quartiles of the time of each over that of the reference, round by round; a turn takes so many seconds.
+
+    With ``turn=0`` it is a single call. A backbone with large intermediate results wants that: the system's allocator
+    gives memory back and asks for it again, some milliseconds' worth of it, in a rhythm of its own. In long turns this
+    falls on one contestant or the other.
+    """
     for function in contestants.values():
         function()
         function()
-    repeats = max(1, round(0.03 / seconds(contestants[reference], 3)))
-    rounds = [{name: seconds(f, repeats) for name, f in contestants.items()} for _ in range(ROUNDS)]
+    repeats = max(1, round(turn / seconds(contestants[reference], 3)))
+    count = ROUNDS if turn else 20 * ROUNDS
+    rounds = [{name: seconds(f, repeats) for name, f in contestants.items()} for _ in range(count)]
     return {
         name: tuple(statistics.quantiles([r[name] / r[reference] for r in rounds], n=4, method="inclusive"))  # type: ignore[misc]
         for name in contestants
@@ -144,7 +152,8 @@ def main() -> None:
         net = GNN().eval()
         for group in (mf.O(3), mf.E(3)):
             model = mf.Equivariant(net, group)
-            value = ratios({"plain": lambda: net(x), "wrapped": lambda model=model: model(x)}, "plain")["wrapped"]
+            pair = {"plain": lambda: net(x), "wrapped": lambda model=model: model(x)}
+            value = ratios(pair, "plain", turn=0)["wrapped"]
             line(f"  wrapped for {group}", value, 1.25)
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from minframe.errors import data_checks_enabled, has_tangent
+from minframe.layout import Dense, Layout
 from minframe.linalg.action import behind_batch, wide
-from minframe.ragged import Dense, Layout
 from minframe.types import Type
 
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it

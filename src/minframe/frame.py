@@ -11,10 +11,10 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.errors import check_core, data_checks_enabled
+from minframe.layout import Layout
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.ragged import Layout
 from minframe.types import Type
 
 if TYPE_CHECKING:

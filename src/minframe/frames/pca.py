@@ -16,8 +16,8 @@ from minframe.frames.perturb import NOISE, separating_weights
 from minframe.groups.affine import E
 from minframe.groups.base import Group
 from minframe.groups.orthogonal import SO, O
+from minframe.layout import Layout
 from minframe.linalg.stabiliser import IsometryStabiliser
-from minframe.ragged import Layout
 
 
 @dataclass(frozen=True, repr=False)

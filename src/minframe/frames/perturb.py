@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from minframe.errors import all_true
+from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import FRACTION
-from minframe.ragged import Layout
 
 CLOSE = 1e-2
 START = 0.137

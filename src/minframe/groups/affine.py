@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -161,7 +162,7 @@ class E(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return O(self.d)
 
@@ -170,7 +171,7 @@ class E(Affine):
 class SE(E):
     """Rotations and translations of ``d``-space."""
 
-    @property
+    @cached_property
     def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
 
@@ -184,7 +185,7 @@ class Poincare(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return Lorentz(self.d)
 
@@ -202,6 +203,6 @@ class Aff(Affine):
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))
 
-    @property
+    @cached_property
     def linear(self) -> GL:
         return GL(self.d, complex=self.complex)

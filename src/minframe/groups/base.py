@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame
-from minframe.ragged import Layout
+from minframe.layout import Layout
 from minframe.types import Type
 
 

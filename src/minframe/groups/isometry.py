@@ -15,13 +15,13 @@ from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
+from minframe.layout import Layout
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.space import is_small, space_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
-from minframe.ragged import Layout
 
 MOVED = 1e-13  # rounding, in float64, of rows that a boost has made shorter
 

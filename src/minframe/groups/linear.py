@@ -13,10 +13,10 @@ from minframe.cloud import Cloud, Relations
 from minframe.errors import check_cloud, check_core
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
+from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.permutation.backend import installed_version
 from minframe.permutation.relations import check_rows, is_per_row
-from minframe.ragged import Layout, layout_of
 from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
 
 

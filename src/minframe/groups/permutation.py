@@ -13,13 +13,13 @@ from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
+from minframe.layout import Layout
 from minframe.permutation.action import inverse, move
 from minframe.permutation.backend import BACKENDS, DEFAULT, installed_version
 from minframe.permutation.frame import PermutationFrame
 from minframe.permutation.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
 from minframe.permutation.sparse import sparse_cloud, sparse_frame
 from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry
-from minframe.ragged import Layout
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from minframe.frame import Frame
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
+from minframe.layout import Layout
 from minframe.permutation.action import move
 from minframe.permutation.invariant import product_frame
 from minframe.permutation.product import Pair
-from minframe.ragged import Layout
 from minframe.types import PRODUCT_TYPES
 
 

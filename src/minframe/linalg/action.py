@@ -18,7 +18,7 @@ def behind_batch(sample: Tensor, x: Tensor, core: int) -> Tensor:
 
 def wide(x: Tensor) -> Tensor:
     """``x`` in float64, or complex128 if it is complex: autocast and reduced-precision matrix units leave it alone."""
-    return x.to(torch.promote_types(x.dtype, torch.float64))
+    return x if x.dtype == torch.float64 else x.to(torch.promote_types(x.dtype, torch.float64))
 
 
 def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -53,7 +53,7 @@ from torch import Tensor
 
 from minframe.cloud import Planes
 from minframe.errors import check_finite, data_checks_enabled
-from minframe.ragged import Layout
+from minframe.layout import Layout
 
 FRACTION = 0.5225
 SHORT = 3.3
@@ -174,7 +174,9 @@ def bar(peak: Tensor, equal: Tensor | None) -> Tensor:
 def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
     bound = longest * tolerance**2
-    return bound if floor is None else bound + floor**2
+    if floor is None:
+        return bound
+    return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
 
 
 def _steps(planes: Planes) -> Iterator[_Step]:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.errors import all_true, data_checks_enabled
+from minframe.layout import Dense, Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import PivotedQR, bar, rank_bound, tie
-from minframe.ragged import Dense, Layout
 
 ROWS = 4096  # of the batch; the planes of ``qr`` are faster on more
 
@@ -35,11 +35,11 @@ def space_qr(cloud: Cloud, special: bool, choices: bool = True) -> PivotedQR | N
 
     ``choices``: somebody is going to ask which rows were chosen, also for an axis that the others determine.
     """
-    rows, layout = cloud.rows()
+    rows, layout, tolerance = *cloud.rows(), cloud.tolerance
     floor = None if cloud.origin is None else 8 * cloud.eps * cloud.offset()
     r2 = torch.linalg.vector_norm(rows, dim=-1).square_()  # in half the time of a sum of squares
     peak = r2.amax(-1, keepdim=True)
-    equal = tie(peak, floor, cloud.tolerance) if cloud.longest else None
+    equal = tie(peak, floor, tolerance) if cloud.longest else None
     first, above = _choose(r2, peak, equal, layout)
     a = _unit(layout.take_rows(rows, first))
     normal = torch.linalg.cross(a, rows)
@@ -52,7 +52,7 @@ def space_qr(cloud: Cloud, special: bool, choices: bool = True) -> PivotedQR | N
     heights = pose[..., 2]
     r2 = heights * heights
     peaks = torch.cat([peak, next_peak, r2.amax(-1, keepdim=True)], -1)
-    determined = peaks > rank_bound(peak, floor, cloud.tolerance)
+    determined = peaks > rank_bound(peak, floor, tolerance)
     if not all_true(determined):  # of NaN too
         return None
     aboves.append(above)

@@ -53,9 +53,9 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.errors import all_true
+from minframe.layout import Layout
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
-from minframe.ragged import Layout
 
 
 @dataclass(slots=True)

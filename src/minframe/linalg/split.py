@@ -28,10 +28,10 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.errors import all_true, check_finite
+from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY
 from minframe.linalg.spectral import Null, adjoint, boost_to, negligible, signs, slope, spectral, tilt
-from minframe.ragged import Layout
 
 REST = 4.3
 

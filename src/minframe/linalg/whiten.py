@@ -20,9 +20,9 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
 from minframe.errors import all_true
+from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import pivoted_qr
-from minframe.ragged import Layout
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
+from minframe.layout import Dense, Ragged
 from minframe.permutation.product import ProductFrame, reordered
-from minframe.ragged import Dense, Ragged
 from minframe.types import PRODUCT_TYPES, Type
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.layout import Dense
 from minframe.permutation.action import inverse
 from minframe.permutation.chain import StabiliserChain
-from minframe.ragged import Dense
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
+from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg.action import transform, wide
 from minframe.permutation.action import inverse, take_edges, take_nodes
 from minframe.permutation.frame import nested
@@ -19,7 +20,6 @@ from minframe.permutation.orbits import orbit_mean, orbital_mean
 from minframe.permutation.pairs import Pairs
 from minframe.permutation.relations import is_per_row
 from minframe.permutation.symmetry import RowSymmetry
-from minframe.ragged import Dense, Layout, Ragged
 from minframe.types import Type
 
 if TYPE_CHECKING:

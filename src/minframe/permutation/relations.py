@@ -11,8 +11,8 @@ from torch import Tensor
 
 from minframe.cloud import Relations
 from minframe.errors import check_mask, data_checks_enabled, readable
+from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.permutation.colours import channels, edge_colours, node_colours
-from minframe.ragged import Dense, Layout, Ragged, layout_of
 from minframe.types import Type
 
 Named = tuple[str, Tensor]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
+from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.permutation.action import inverse
 from minframe.permutation.arcs import components
 from minframe.permutation.cluster import combine
@@ -26,7 +27,6 @@ from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_s
 from minframe.permutation.order import group_order
 from minframe.permutation.pieces import Moves
 from minframe.permutation.relations import check_numbers, check_tensor
-from minframe.ragged import Dense, Layout, Ragged, layout_of
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
 
 if TYPE_CHECKING:
