@@ -29,7 +29,7 @@ Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and
 
 
 def _searched(kind: Kind) -> Answer | None:
-    """What can be found without a library, if that would need many layers of many edges; not on sparse graphs."""
+    """What is found without a library: of rigid pieces, and of dense ones that it would need many layers for."""
     m = len(kind.colours)
     if kind.rigid:
         return Answer(list(range(m)), [])

@@ -167,13 +167,14 @@ def _kinds(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, 
     it were, every piece would be a kind by itself, which is right too, and only takes longer.
     """
     pieces = torch.arange(count)
+    if count < 2:
+        return pieces, pieces
     found, places = torch.zeros_like(pieces), []
     for values, owner in lists:
         size = torch.bincount(owner, minlength=count)
         start = size.cumsum(0) - size
         place = torch.arange(owner.shape[0]) - start[owner]
-        longest = int(size.max()) if count else 0
-        factors = _factors(longest.bit_length())[place]
+        factors = _factors(int(size.max()).bit_length())[place]
         found = (found * 3 + size).index_add(0, owner, factors * values)
         places.append((size, start, place))
     names, kind = torch.unique(found, return_inverse=True)
