@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -158,6 +159,36 @@ def test_batch_vectors() -> None:
         assert torch.equal(out["scalar"], plain["scalar"])
         torch.testing.assert_close(out["node"][g], plain["node"], rtol=1e-14, atol=1e-14)
         torch.testing.assert_close(out["edge_attr"], plain["edge_attr"][order], rtol=1e-14, atol=1e-14)
+
+
+class Net(torch.nn.Module):
+    def forward(self, edge_index: Tensor, edge_attr: Tensor, h: Tensor, batch: Tensor | None = None) -> Any:
+        return net(edge_index, edge_attr, h)
+
+
+def test_compiled_and_exported() -> None:
+    graphs = several()
+    model = mf.Equivariant(Net(), S, TYPES, OUTPUTS, batch="batch")
+    for kwargs, *args in ({}, *together(graphs)[:3]), ({"batch": together(graphs)[3]}, *together(graphs)[:3]):
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        exported = torch.export.export(model, tuple(args), kwargs).module()
+        for _ in range(2):
+            expected = model(*args, **kwargs)
+            for found in (compiled(*args, **kwargs), exported(*args, **kwargs)):
+                for name, y in expected.items():
+                    torch.testing.assert_close(found[name], y, rtol=1e-14, atol=1e-14)
+            args = [args[0], args[1].flip(0), args[2]]  # other weights of the same edges
+
+
+def test_sums_are_added_up_in_one_order() -> None:
+    index, attr, h, batch = together(several())
+    model = mf.Equivariant(Net(), S, TYPES, OUTPUTS, batch="batch")
+    plain = model(index, attr, h, batch=batch)
+    for _ in range(20):
+        *moved, g, order = shuffled(index, attr, h)
+        out = model(*moved, batch=torch.empty_like(batch).index_copy(0, g, batch))
+        assert torch.equal(out["node"][g], plain["node"])
+        assert torch.equal(out["edge_attr"], plain["edge_attr"][order])
 
 
 @pytest.mark.parametrize("what", ["nodes", "edges"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -162,7 +161,7 @@ class E(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
 
-    @cached_property
+    @property
     def linear(self) -> O:
         return O(self.d)
 
@@ -171,7 +170,7 @@ class E(Affine):
 class SE(E):
     """Rotations and translations of ``d``-space."""
 
-    @cached_property
+    @property
     def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
 
@@ -185,7 +184,7 @@ class Poincare(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
 
-    @cached_property
+    @property
     def linear(self) -> O:
         return Lorentz(self.d)
 
@@ -203,6 +202,6 @@ class Aff(Affine):
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))
 
-    @cached_property
+    @property
     def linear(self) -> GL:
         return GL(self.d, complex=self.complex)

@@ -7,6 +7,8 @@ batch vector, and *sample* tensors, which have one entry per sample and broadcas
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import Tensor
 
 from minframe.errors import check_batch, check_mask
@@ -29,7 +31,8 @@ def layout_of(
         raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
     if batch is not None:
         check_batch(batch, x, names[1])
-        return Ragged(batch.long(), int(batch.max()) + 1 if batch.shape[0] else 0)
+        count = cast(int, batch.max().item()) + 1 if batch.shape[0] else 0  # int() would be a constant to torch.export
+        return Ragged(batch.long(), count)
     if mask is not None:
         check_mask(mask, x, names[0])
     return Dense(tuple(x.shape[:-2]), x.shape[-2], mask)

@@ -96,8 +96,9 @@ class PermutationFrame(Frame):
         return x + 0.0 if kind.nodes and x.is_floating_point() else x  # -0.0 equals 0.0, and is shown as that
 
     def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
+        # Averaged where all relabelled graphs look the same, sums are added up in the same order, bit by bit.
         kind = self._checked(y, type, "y")
-        return self._average(self._take(y, kind, self._back), kind)
+        return self._take(self._average(y, kind, canonical=True), kind, self._back)
 
     def reorder(self, x: Tensor) -> Tensor:
         return take_nodes(x, self.order)
@@ -122,8 +123,10 @@ class PermutationFrame(Frame):
             return x
         return take_nodes(x, index) if kind.nodes == 1 else take_edges(x, index)
 
-    def _average(self, y: Tensor, kind: Type) -> Tensor:
+    def _average(self, y: Tensor, kind: Type, canonical: bool = False) -> Tensor:
         """The mean over each orbit, which is the average over all permutations that change nothing."""
         if kind.nodes == 0 or self.symmetry.trivial():
             return y
-        return (orbit_mean if kind.nodes == 1 else orbital_mean)(y, self._numbers(kind.nodes))
+        numbers = self._numbers(kind.nodes)
+        numbers = self._take(numbers, kind, self.order) if canonical else numbers
+        return (orbit_mean if kind.nodes == 1 else orbital_mean)(y, numbers)

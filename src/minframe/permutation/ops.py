@@ -1,7 +1,7 @@
 """Labelling as operators of PyTorch, which ``torch.compile(fullgraph=True)`` and ``torch.export`` do not look into.
 
-They take colours ``(*batch, n)`` and edges ``(*batch, n, n)`` as ``label`` does. All are integers, so nothing is
-differentiated.
+They take colours ``(*batch, n)`` and edges ``(*batch, n, n)`` as ``label`` does, or, if edges are listed, what
+``label_sparse`` does. All are integers, so nothing is differentiated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minframe.permutation import orbits as _orbits
 from minframe.permutation.backend import DEFAULT
-from minframe.permutation.labelling import Labelling, labelling
+from minframe.permutation.labelling import Labelling, label_sparse, labelling
 
 
 def _flat(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str, automorphisms: bool) -> Labelling:
@@ -41,6 +41,32 @@ def _pair_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: s
     return numbers.view(edges.shape).to(colours.device)
 
 
+@torch.library.custom_op("minframe::sparse_order", mutates_args=())
+def sparse_order(
+    colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
+) -> Tensor:
+    """The nodes of sparse graphs in canonical order, ``(N,)``."""
+    return label_sparse(colours, edge_index, edges, batch, backend, automorphisms=False)[0]
+
+
+@torch.library.custom_op("minframe::sparse_orbits", mutates_args=())
+def sparse_orbits(
+    colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
+) -> Tensor:
+    """Orbit numbers of their nodes, ``(N,)``."""
+    moves = label_sparse(colours, edge_index, edges, batch, backend)[1]
+    return _orbits.orbits_sparse(moves, colours.shape[0]).to(colours.device)
+
+
+@torch.library.custom_op("minframe::sparse_edge_orbits", mutates_args=())
+def sparse_edge_orbits(
+    colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
+) -> Tensor:
+    """Orbit numbers of their edges, ``(E,)``."""
+    moves = label_sparse(colours, edge_index, edges, batch, backend)[1]
+    return _orbits.edge_orbits_sparse(edge_index, moves, colours.shape[0]).to(colours.device)
+
+
 @_canonical_order.register_fake
 def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> tuple[Tensor, Tensor]:
     like = colours.new_empty(colours.shape, dtype=torch.int64)
@@ -55,6 +81,17 @@ def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tens
 @_pair_orbits.register_fake
 def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
     return colours.new_empty(edges.shape, dtype=torch.int64)
+
+
+@sparse_order.register_fake
+@sparse_orbits.register_fake
+def _(colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str) -> Tensor:
+    return colours.new_empty(colours.shape, dtype=torch.int64)
+
+
+@sparse_edge_orbits.register_fake
+def _(colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str) -> Tensor:
+    return colours.new_empty(edge_index.shape[1:], dtype=torch.int64)
 
 
 def canonical_order(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
+from minframe.errors import data_checks_enabled
 from minframe.frame import Frame
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.permutation.action import inverse
@@ -23,11 +24,12 @@ from minframe.permutation.cluster import combine
 from minframe.permutation.colours import channels, tolerance
 from minframe.permutation.frame import nested
 from minframe.permutation.labelling import label_sparse
+from minframe.permutation.ops import sparse_edge_orbits, sparse_orbits, sparse_order
 from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
 from minframe.permutation.order import group_order
 from minframe.permutation.pieces import Moves
 from minframe.permutation.relations import check_numbers, check_tensor
-from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
+from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Input
@@ -40,7 +42,7 @@ def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
         raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
     if x.ndim != 2 or x.shape[0] != 2:
         raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
-    if x.numel() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
+    if x.numel() and data_checks_enabled() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
         raise ValueError(
             f"{name} has nodes from {int(x.min())} to {int(x.max())}, but there are {n}, counted from 0: correct it, "
             "or give an input of type 'node' with a row for each node"
@@ -83,7 +85,8 @@ def sparse_cloud(
     layout: Layout = Dense((), n)
     if batch is not None:
         layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
-        if not torch.equal(layout.index[edge_index[0]], layout.index[edge_index[1]]):  # type: ignore[union-attr]
+        graph = layout.index[edge_index]  # type: ignore[union-attr]
+        if data_checks_enabled() and not torch.equal(graph[0], graph[1]):
             raise ValueError(f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one")
     relations = Relations([i.x for i in nodes], [i.x for i in attr], edge_index)
     return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
@@ -122,7 +125,7 @@ def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
     if relations.edges and edge_index.shape[1]:
         graph = torch.zeros_like(edge_index[0]) if batch is None else batch[edge_index[0]]
         edges = _classes(relations.edges, graph, group.rtol) + 1
-    if group.directed is False:
+    if group.directed is False and data_checks_enabled():
         _check_undirected(edge_index, edges, n, cloud.name)
     return SparseFrame(group, layout, edge_index, colours, edges, batch)
 
@@ -152,9 +155,9 @@ class SparseFrame(Frame):
     ) -> None:
         self.group = group
         self.layout = layout
-        self._edge_index = edge_index
+        self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
-        self.order, _ = label_sparse(*self._graph, automorphisms=False)
+        self.order = sparse_order(*self._graph)
         self._position = inverse(self.order)
         source, target = self._position[edge_index]
         self._columns = (source * max(len(self.order), 1) + target).argsort()
@@ -163,9 +166,18 @@ class SparseFrame(Frame):
     def _moves(self) -> Moves:
         return label_sparse(*self._graph)[1]
 
-    @cached_property
-    def _orbits(self) -> Tensor:
-        return orbits_sparse(self._moves, len(self.order)).to(self.order.device)
+    def _orbits(self, kind: Type) -> Tensor:
+        """Orbits of nodes or of edges, computed once."""
+        if kind.name not in self._numbers:
+            nodes, n = kind is NODE, len(self.order)
+            if torch.compiler.is_compiling():
+                found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
+            elif nodes:
+                found = orbits_sparse(self._moves, n)
+            else:
+                found = edge_orbits_sparse(self._graph[1], self._moves, n)
+            self._numbers[kind.name] = found.to(self.order.device)
+        return self._numbers[kind.name]
 
     @property
     def element(self) -> Tensor:
@@ -179,7 +191,7 @@ class SparseFrame(Frame):
 
     @property
     def rank(self) -> Tensor:
-        own = self._orbits == torch.arange(len(self.order), device=self.order.device)
+        own = self._orbits(NODE) == torch.arange(len(self.order), device=self.order.device)
         return self._per_graph(own.long()).view(self.layout.batch_shape)
 
     @property
@@ -230,23 +242,23 @@ class SparseFrame(Frame):
     def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
         kind = self.group.type(type)
         self.group.check(y, type, "y", self.layout)
-        if kind is NODE:
-            y = y[self._position]
-        elif kind is EDGE_INDEX:
+        if kind is EDGE_INDEX:
             return self.order[y][:, inverse(self._columns)]
-        elif kind is EDGE_ATTR:
-            y = y[inverse(self._columns)]
-        return self._average(y, type)
+        y = self._average(y, type, canonical=True)  # see PermutationFrame
+        if kind is NODE:
+            return y[self._position]
+        return y[inverse(self._columns)] if kind is EDGE_ATTR else y
 
     def reorder(self, x: Tensor) -> Tensor:
         return x[self.order]
 
-    @cached_property
-    def _edge_orbits(self) -> Tensor:
-        return edge_orbits_sparse(self._edge_index, self._moves, len(self.order)).to(self.order.device)
-
-    def _average(self, y: Tensor, type: str) -> Tensor:
+    def _average(self, y: Tensor, type: str, canonical: bool = False) -> Tensor:
         kind = self.group.type(type)
-        if kind not in (NODE, EDGE_ATTR) or not (self._moves.pieces or self._moves.loose):
+        if kind not in (NODE, EDGE_ATTR):
             return y
-        return orbit_mean(y, self._orbits if kind is NODE else self._edge_orbits)
+        if not torch.compiler.is_compiling() and not (self._moves.pieces or self._moves.loose):
+            return y
+        numbers = self._orbits(kind)
+        if canonical:
+            numbers = numbers[self.order if kind is NODE else self._columns]
+        return orbit_mean(y, numbers)
