@@ -24,8 +24,9 @@ The paper's network, of the paper's size, inside the minimal frame, which is cho
 particles and in their rest frame: a common velocity changes nothing, and their mean moves uniformly. One forward pass.
 The network is told the energy of each pair and the logarithm of its distance (the paper: the product of the charges and
 the fourth power of the distance), and is trained on one random pose of each sample in a step (the paper: six), with a
-cosine schedule, averaged weights and no dropout. The short runs compare methods under equal settings; there FA sees
-eight poses of each sample in a step, and takes eight times as long.""",
+cosine schedule, averaged weights and no dropout. All methods have these settings; FA sees eight poses of each sample in
+a step, and takes eight times as long. Without a frame, too, the network learns from random poses: it comes as close,
+and is not equivariant.""",
     "hull": """
 The paper's kind of network in the minimal frame. With GL(5) the frame is that of a larger group, under which a volume
 is known to change by `|det g|`: the network has only to know volumes of clouds whose coordinates are not correlated.

@@ -127,7 +127,7 @@ def invariance_errors(
 
 
 @torch.no_grad()
-def seconds_each(graphs: Tensor, samples: tuple[int, ...], rounds: int = 7) -> dict[str, float]:
+def seconds_each(graphs: Tensor, samples: tuple[int, ...]) -> dict[str, float]:
     """Median seconds for a graph by every method, all graphs in one batch; methods take turns, so times compare.
 
     Of the processor, which other work on the machine does not add to.
@@ -136,7 +136,7 @@ def seconds_each(graphs: Tensor, samples: tuple[int, ...], rounds: int = 7) -> d
     network = backbone("mlp", graphs.shape[-1], 0)
     models = {name: symmetric(network, method, k) for name, (method, k) in contenders(samples).items()}
     times: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(rounds):
+    for _ in range(max(7, 3000 // len(graphs))):
         for name, model in models.items():
             started = time.process_time()
             model(graphs, colour)
