@@ -157,11 +157,27 @@ def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     torch.testing.assert_close(a, b)
 
 
-def test_compiles_with_a_batch_vector() -> None:
-    # How many samples a batch vector has is known only from its values, so there is one graph break, at that place.
-    model = mf.Equivariant(mlp(), mf.E(3), batch="batch")
+@pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Lorentz(3), mf.GL(3)], ids=str)
+def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
+    # How many samples a batch vector has is known only from its values; it may be another number each time.
+    kind = "point" if group == mf.E(3) else "vector"
+    model = mf.Equivariant(mlp(), group, kind, kind, batch="batch")
     x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    torch.testing.assert_close(torch.compile(model, backend="eager")(x, batch=batch), model(x, batch=batch))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    exported = torch.export.export(model, (x,), {"batch": batch}).module()
+    for numbers in (batch, (batch > 0).long(), torch.zeros_like(batch)):
+        for found in (compiled, exported):
+            torch.testing.assert_close(found(x, batch=numbers), model(x, batch=numbers))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
+def test_compiles_permutations_with_a_batch_vector() -> None:
+    # Here samples are padded to the size of the largest, so there is a graph break.
+    x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    for group in (mf.S() * mf.O(3), mf.O(3, permutation_invariant=True)):
+        model = mf.Equivariant(mlp(), group, batch="batch")
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(model, backend="eager")(x, batch=batch), model(x, batch=batch))
 
 
 def test_exports_with_a_dynamic_batch() -> None:

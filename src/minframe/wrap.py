@@ -68,8 +68,8 @@ class Equivariant(nn.Module):
         mask: name of the argument that carries a boolean mask ``(*batch, n)``, True = real. Padding is shown to the
             backbone as zeros, in every typed input that begins with the axes of the mask.
         batch: name of the argument that carries the sample number of each row, ``(N,)``, as in PyTorch Geometric.
-            Both are forwarded to the backbone if it accepts them. The number of samples is read from its values, which
-            breaks the graph of ``torch.compile`` there.
+            Both are forwarded to the backbone if it accepts them. Groups that put points in order pad samples to the
+            size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame.
     """

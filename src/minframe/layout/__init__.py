@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from minframe.errors import check_batch, check_mask
@@ -31,7 +32,10 @@ def layout_of(
         raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
     if batch is not None:
         check_batch(batch, x, names[1])
-        count = cast(int, batch.max().item()) + 1 if batch.shape[0] else 0  # int() would be a constant to torch.export
+        count = 0
+        if batch.shape[0]:
+            count = cast(int, batch.max().item()) + 1  # int() would make it a constant in the eyes of torch.export
+            torch._check(count > 0)  # type: ignore[no-untyped-call]
         return Ragged(batch.long(), count)
     if mask is not None:
         check_mask(mask, x, names[0])

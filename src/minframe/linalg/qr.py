@@ -140,18 +140,18 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
-    entries = v.unbind()
-    head = entries[0].add_(SPECK)
+    head = v[:1].add_(SPECK)
     if v.is_complex():
-        s = head.sgn() * torch.linalg.vector_norm(v, dim=0)
+        s = head.sgn() * torch.linalg.vector_norm(v, dim=0, keepdim=True)
         half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
         w = layout.spread(v)
         entries = w.conj().unbind()
     else:
-        s = torch.copysign(functools.reduce(torch.hypot, entries), head)
+        s = torch.copysign(functools.reduce(torch.hypot, v.unbind()), head)
         half = head.add_(s) * s
         w = layout.spread(v)
-        entries = entries if w is v else w.unbind()
+        entries = w.unbind()
+    s, half = s[0], half[0]
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
