@@ -39,7 +39,8 @@ GIN does not see the order of the nodes; a perceptron does, and is not invariant
 "Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
     "exp-classify": """
 Each connected component is brought into its own canonical order, so that a component which occurs in many graphs always
-looks the same; scores are added up.""",
+looks the same; scores are added up. FA draws 16 orders. A perceptron without a frame sees the numbers that nodes happen
+to have in the file, and these tell; under relabelling its scores change, and so do those of FA.""",
 }
 KEPT = (record.METRICS, record.WEIGHTS, "*.png")
 LARGEST = 1_000_000  # bytes of weights that are worth keeping
