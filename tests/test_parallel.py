@@ -9,6 +9,7 @@ import torch
 
 import minframe as mf
 from minframe.permutation import parallel
+from minframe.permutation.backend import Backend
 from minframe.permutation.residual import Kind
 from test_permutation_families import cfi, cycle, petersen, union
 
@@ -57,3 +58,17 @@ def test_small_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_of_workers(count: object) -> None:
     with pytest.raises(ValueError, match="integer of at least 1, got"):
         mf.graph.set_workers(count)  # type: ignore[arg-type]
+
+
+def test_answers_about_small_pieces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, order = [], Backend.order
+    monkeypatch.setattr(Backend, "order", lambda self, *args: asked.append(args) or order(self, *args))
+    parallel._remembered.cache_clear()
+    first = mf.graph.canonical_form(petersen()).edges
+    again = mf.S().act(mf.S().random(n=10), petersen(), "edge")
+    assert torch.equal(mf.graph.canonical_form(petersen()).edges, first)
+    assert len(asked) == 1
+    assert torch.equal(mf.graph.canonical_form(again).edges, first)
+    many = mf.graph.canonical_form(cycle(parallel.SMALL)).edges  # two arcs an edge
+    assert torch.equal(mf.graph.canonical_form(cycle(parallel.SMALL)).edges, many)
+    assert parallel._remembered.cache_info().currsize <= 2

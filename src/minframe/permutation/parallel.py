@@ -7,6 +7,7 @@ are given only what is worth it.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 from array import array
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 from minframe.permutation import backend as backends
+from minframe.permutation.backend import Backend
 from minframe.permutation.residual import Kind
 
 PAYS = 50_000  # arcs of a batch from which on they are sent
 PORTIONS = 4  # for each worker, as graphs differ in what they take
+SMALL, REMEMBERED = 128, 4096  # arcs of a piece whose answer is kept for later, and how many are
 
 _pool: ProcessPoolExecutor | None = None
 _workers = 1
@@ -87,9 +90,16 @@ def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorp
 
 
 def _answers(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
-    found = []
-    for kind in kinds:
-        library, arcs = backends.get(backend), kind.triples()
-        generators = library.automorphisms(kind.colours, arcs) if automorphisms else []
-        found.append(Answer(library.order(kind.colours, arcs), generators))
-    return found
+    if not kinds:  # then no library need be installed
+        return []
+    library = backends.get(backend)
+    return [(_remembered if len(k.arcs) <= SMALL else _answer)(library, k, automorphisms) for k in kinds]
+
+
+def _answer(library: Backend, kind: Kind, automorphisms: bool) -> Answer:
+    arcs = kind.triples()
+    generators = library.automorphisms(kind.colours, arcs) if automorphisms else []
+    return Answer(library.order(kind.colours, arcs), generators)
+
+
+_remembered = functools.lru_cache(maxsize=REMEMBERED)(_answer)  # the next batch has much the same rings and branches
