@@ -140,18 +140,16 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
-    head = v[:1].add_(SPECK)
+    head, *rest = v.unbind()
+    head = head + SPECK
     if v.is_complex():
-        s = head.sgn() * torch.linalg.vector_norm(v, dim=0, keepdim=True)
-        half = (head.add_(s) * s.conj()).real  # of the squared length of w, which v now is
-        w = layout.spread(v)
-        entries = w.conj().unbind()
+        s = head.sgn() * torch.linalg.vector_norm(torch.stack([head, *rest]), dim=0)
+        half = ((head + s) * s.conj()).real  # of the squared length of w
     else:
-        s = torch.copysign(functools.reduce(torch.hypot, v.unbind()), head)
-        half = head.add_(s) * s
-        w = layout.spread(v)
-        entries = w.unbind()
-    s, half = s[0], half[0]
+        s = torch.copysign(functools.reduce(torch.hypot, rest, head), head)
+        half = (head + s) * s
+    w = layout.spread(torch.stack([head + s, *rest]))
+    entries = w.conj().unbind() if w.is_complex() else w.unbind()
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
