@@ -81,6 +81,8 @@ class Moves:
 
 def assemble(cell: Tensor, graph: Tensor, left: Residual, backend: str, automorphisms: bool) -> tuple[Tensor, Moves]:
     """All nodes in canonical order, graph by graph, and what moves them. ``graph`` ``(N,)``: of each node."""
+    if not left.kinds:
+        return cell.argsort(stable=True), Moves([], left.loose() if automorphisms else [], left.active)
     answers = _look_at(left.kinds, backend, automorphisms)
     sizes = torch.tensor([len(answer.order) for answer in answers], dtype=torch.int64)
     orders = torch.tensor([k for answer in answers for k in answer.order], dtype=torch.int64)

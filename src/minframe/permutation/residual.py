@@ -190,6 +190,9 @@ def residual(cell: Tensor, arcs: Arcs) -> Residual:
     """Pieces and loose cells for nodes in cells ``(N,)``, numbered below N; different graphs have different cells."""
     n = cell.shape[0]
     source, target, code = _rename(arcs, cell) if arcs.source.shape[0] else (arcs.source, arcs.target, arcs.forth)
+    if source.shape[0] == 0:  # everything is loose
+        none = source.new_empty(0)
+        return Residual(none, none, none, none, [], torch.zeros(n, dtype=torch.bool), cell)
     touched = torch.zeros(n, dtype=torch.bool)
     touched[cell[source]] = True
     active = touched[cell]
@@ -211,7 +214,7 @@ def residual(cell: Tensor, arcs: Arcs) -> Residual:
     by_arc = (i * nodes.shape[0] + j).argsort()
     i, j, code = i[by_arc], j[by_arc], code[by_arc]
     owner = number[i]
-    base = int(code.max()) + 1 if code.shape[0] else 1
+    base = int(code.max()) + 1
     arc = ((i - start[owner]) * sizes[owner] + j - start[owner]) * base + code
     kind, first = _kinds([(colours, number), (arc, owner)], sizes.shape[0])
     degree = torch.bincount(owner, minlength=sizes.shape[0])
