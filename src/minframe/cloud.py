@@ -10,6 +10,7 @@ from torch import Tensor
 
 from minframe.errors import data_checks_enabled, has_tangent
 from minframe.layout import Dense, Layout
+from minframe.linalg import native
 from minframe.linalg.action import behind_batch, wide
 from minframe.types import Type
 
@@ -143,6 +144,8 @@ class Cloud:
     def centred(self) -> Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
         rows, layout = self.layout.join(self._points())
+        if isinstance(layout, Dense) and native.is_at_hand(rows):
+            return replace(self, origin=native.mean(rows, layout.mask))
         origin = layout.mean(rows)
         if rows.dtype in (torch.float64, torch.complex128):
             # Sums of narrower numbers are all but exact. Here a second pass makes coincident points come out as zeros.
@@ -210,15 +213,15 @@ class Cloud:
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        values = layout.planes(rows)
         eps, tolerance = self.eps, self.tolerance
         floor: Tensor | float | None = None
         row_floor = None
         if len(self.inputs) == 1:
+            values = self._planes(rows, layout)
             if self.origin is not None:
-                self._recentre(values[..., : layout.length], layout)
                 floor = 8 * eps * self.offset()
         else:
+            values = layout.planes(rows)
             floor, start, noise = tolerance, 0, []
             for k, (x, type) in enumerate(self.inputs):
                 _, part = self.layout.join([x])
@@ -240,6 +243,15 @@ class Cloud:
         return Planes(
             values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest, row_floor=row_floor
         )
+
+    def _planes(self, rows: Tensor, layout: Layout) -> Tensor:
+        """The planes of rows relative to the origin."""
+        if isinstance(layout, Dense) and native.is_at_hand(rows):
+            return native.planes(rows, None if self.origin is None else self.origin.detach(), layout.mask)
+        values = layout.planes(rows)
+        if self.origin is not None:
+            self._recentre(values[..., : layout.length], layout)
+        return values
 
     def _recentre(self, block: Tensor, layout: Layout) -> None:
         """Subtract the origin in place."""

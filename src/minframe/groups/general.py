@@ -95,7 +95,7 @@ class GL(MatrixGroup):
 
         with torch.no_grad():
             found = pivoted_qr(planes(), False)
-        q = differentiable_basis(layout.take_rows(y, found.positions()), found) if cloud.needs_grad else found.basis
+        q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
         if self.special:
             factors = self._factors(torch.linalg.det(linear), basis.determined)

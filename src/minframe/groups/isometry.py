@@ -18,7 +18,6 @@ from minframe.groups.matrix import MatrixGroup, haar
 from minframe.layout import Layout
 from minframe.linalg.action import multiply, wide
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
-from minframe.linalg.space import is_small, space_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -148,19 +147,11 @@ class Isometry(MatrixGroup):
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
-        if cloud.needs_grad or torch.compiler.is_compiling():
-            with torch.no_grad():
-                found = self._decomposed(cloud, choices=True)
-            q = found.basis
-            if cloud.needs_grad:
-                q = differentiable_basis(cloud.take(found.positions()), found, self.special)
-        else:
-            # Many small operations: inference mode spares each of them the bookkeeping of autograd, a sixth of the time
-            # of a small cloud. What may later take part in somebody's graph is copied out of it.
-            with torch.inference_mode():
-                found = self._decomposed(cloud, choices=False)
-            found.determined = found.determined.clone()
-            q = found.basis.clone(memory_format=torch.contiguous_format)
+        with torch.no_grad():
+            found = pivoted_qr(cloud.planes(), self.special)
+        q = found.basis
+        if cloud.needs_grad:
+            q = differentiable_basis(cloud.take(found.positions), found, self.special)
         return LinearFrame(
             group=self,
             linear=q,
@@ -174,10 +165,6 @@ class Isometry(MatrixGroup):
             margin=lambda: margin(cloud.planes()),
             tied=found.tied,
         )
-
-    def _decomposed(self, cloud: Cloud, choices: bool) -> PivotedQR:
-        found = space_qr(cloud, self.special, choices) if is_small(cloud) else None
-        return pivoted_qr(cloud.planes(), self.special) if found is None else found
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
@@ -203,7 +190,7 @@ class Isometry(MatrixGroup):
             with torch.no_grad():
                 found = pivoted_qr(planes(axes), False)
             if cloud.needs_grad:
-                found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions()), found)
+                found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions), found)
             if found.tied is not None:
                 ties.append(found.tied)
             return found
@@ -212,7 +199,7 @@ class Isometry(MatrixGroup):
             if parts.momentum is None:
                 assert parts.axes is not None
                 return parts.axes[..., axes]
-            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions()), dim=-1)
+            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions), dim=-1)
             noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
             by_rows = found.determined & (found.peaks > (noise * (chosen + cloud.offset())).square())
             if parts.axes is None:

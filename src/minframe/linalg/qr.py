@@ -38,7 +38,7 @@ basis is carried along as ``d`` more rows and comes out as Q, orthogonal to roun
 completing the basis. Where nothing is left, ``v`` is taken to be a tiny multiple of ``e_k``, so that every step is a
 reflection and the determinant is known from the signs. Everything happens in place on contiguous coordinate planes, so
 the cost is linear in the number of rows and about that of one product ``x @ q``; small clouds pay for the number of
-calls, which is why there are few.
+calls, which is why there are few; and where they can be, the loops are compiled (``native``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from torch import Tensor
 
 from minframe.cloud import Planes
 from minframe.errors import check_finite, data_checks_enabled
-from minframe.layout import Layout
+from minframe.layout import Dense, Layout
+from minframe.linalg import native
 
 FRACTION = 0.5225
 SHORT = 3.3
@@ -96,19 +97,15 @@ class PivotedQR(CanonicalRows):
 
     Attributes:
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        chosen: for each axis the position of the row that carries it, one sample tensor each.
+        positions: ``(*batch, d)``, of the row that carries each axis.
         peaks: ``(*batch, d)``, the largest squared length that was left at each step.
         tied: ``(*batch,)``, whether several rows were the longest at some step, if longest ones were asked for.
     """
 
     basis: Tensor
-    chosen: Sequence[Tensor]
+    positions: Tensor
     peaks: Tensor
     tied: Tensor | None = None
-
-    def positions(self) -> Tensor:
-        """The rows chosen, ``(*batch, d)``."""
-        return self.layout.collect(self.chosen)
 
 
 class _Step(NamedTuple):
@@ -157,19 +154,19 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
-def tie(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def _tie(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
     # Lengths carry the rounding of the longest row of all.
     rounding = longest.sqrt() * (2 * TIE * tolerance)
     return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
 
 
-def bar(peak: Tensor, equal: Tensor | None) -> Tensor:
-    """The squared length from which on rows are taken; ``equal``: from ``tie``, if longest rows are asked for."""
+def _bar(peak: Tensor, equal: Tensor | None) -> Tensor:
+    """The squared length from which on rows are taken; ``equal``: from ``_tie``, if longest rows are asked for."""
     return peak * FRACTION if equal is None else torch.addcmul(peak, equal, peak.sqrt(), value=-1)
 
 
-def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
     bound = longest * tolerance**2
     if floor is None:
@@ -190,8 +187,8 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         if axis == 0:
             check_finite(peak, planes.name)
             floor = layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
-            equal = tie(peak, floor, planes.tolerance) if planes.longest else None
-        above = r2 >= layout.spread(bar(peak, equal))
+            equal = _tie(peak, floor, planes.tolerance) if planes.longest else None
+        above = r2 >= layout.spread(_bar(peak, equal))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
@@ -213,6 +210,8 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
 
     ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
     """
+    if isinstance(planes.layout, Dense) and native.is_at_hand(planes.values):
+        return _compiled(planes, special)
     steps = list(_steps(planes))
     layout, values = planes.layout, planes.values
     peaks = layout.collect([s.peak for s in steps])
@@ -224,14 +223,28 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
         signs = signs + 0 * steps[0].peak
     values.mul_(planes.extended.spread(signs))
-    determined = peaks > rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
+    determined = peaks > _rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
     if planes.longest:
         several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
         tied = (several & determined).any(-1)
-    return PivotedQR(determined, [planes.rows], layout, basis, [s.chosen for s in steps], peaks, tied)
+    positions = layout.collect([s.chosen for s in steps])
+    return PivotedQR(determined, [planes.rows], layout, basis, positions, peaks, tied)
+
+
+def _compiled(planes: Planes, special: bool) -> PivotedQR:
+    tie = 2 * TIE * planes.tolerance if planes.longest else 0.0
+    rule = FRACTION, planes.tolerance, tie, SPECK, TINY
+    found = native.pivoted_qr(planes.values, planes.floor, planes.short, planes.row_floor, rule, special)
+    if not found.finite:
+        check_finite(found.peaks[..., :1], planes.name)
+    tied = (found.several & found.determined).any(-1) if planes.longest else None
+    basis = planes.layout.identity(planes.values)
+    return PivotedQR(
+        found.determined, [planes.rows], planes.layout, basis, found.positions, found.peaks, tied, full=found.full
+    )
 
 
 def margin(planes: Planes) -> Tensor:
@@ -252,7 +265,7 @@ def margin(planes: Planes) -> Tensor:
         to_bars.append(layout.amin(to_bar))
     length, to_bar = layout.collect(lengths), layout.collect(to_bars)
     longest = length[..., :1]
-    rounding = rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
+    rounding = _rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
     most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most

@@ -59,7 +59,7 @@ def row_basis(cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     noise = 8 * cloud.eps * cloud.offset()
     found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
-    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions()), found.basis.mT)
+    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), found.basis.mT)
     inverse = torch.linalg.inv(a)
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
