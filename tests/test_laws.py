@@ -111,6 +111,7 @@ def test_random_is_haar() -> None:
     assert abs(float(trace.mean())) < 0.01
 
 
+@pytest.mark.usefixtures("loops")
 @by_group
 @by_dtype
 def test_canonical_pose_is_one_per_orbit(group: mf.Group, dtype: torch.dtype) -> None:
@@ -141,6 +142,7 @@ def test_there_and_back(group: mf.Group, dtype: torch.dtype) -> None:
         assert relative(frame.from_canonical(mf.canonicalize(x, group)[0]), x) <= bound(group, dtype), name
 
 
+@pytest.mark.usefixtures("loops")
 @by_group
 def test_frame_is_equivariant(group: mf.Group) -> None:
     for name, x in clouds_for(group).items():
@@ -158,6 +160,7 @@ def test_frame_is_equivariant(group: mf.Group) -> None:
             assert (left - right).flatten(1).norm(dim=1).max() <= bound(group, torch.float64) * size, (name, type)
 
 
+@pytest.mark.usefixtures("loops")
 @by_group
 @by_dtype
 def test_wrapped_backbones_are_equivariant(group: mf.Group, dtype: torch.dtype) -> None:

@@ -30,8 +30,8 @@ def is_at_hand(x: Tensor) -> bool:
     """Whether ``x`` is small, and may be read from memory: nobody looks on, and no derivative is wanted."""
     return (
         _native is not None
-        and x.numel() <= NUMBERS
         and readable(x)
+        and x.numel() <= NUMBERS
         and x.is_cpu
         and type(x) is Tensor
         and x.dtype in (torch.float32, torch.float64)
