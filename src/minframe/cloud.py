@@ -194,7 +194,8 @@ class Cloud:
     @property
     def tolerance(self) -> float:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
-        return max(self.eps**0.75, 8 * self.eps)
+        eps = self.eps
+        return max(eps**0.75, 8 * eps)
 
     def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
@@ -217,8 +218,9 @@ class Cloud:
         floor: Tensor | float | None = None
         row_floor = None
         if len(self.inputs) == 1:
-            values = self._planes(rows, layout)
+            values = layout.planes(rows)
             if self.origin is not None:
+                self._recentre(values[..., : layout.length], layout)
                 floor = 8 * eps * self.offset()
         else:
             values = layout.planes(rows)
@@ -243,15 +245,6 @@ class Cloud:
         return Planes(
             values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest, row_floor=row_floor
         )
-
-    def _planes(self, rows: Tensor, layout: Layout) -> Tensor:
-        """The planes of rows relative to the origin."""
-        if isinstance(layout, Dense) and native.is_at_hand(rows):
-            return native.planes(rows, None if self.origin is None else self.origin.detach(), layout.mask)
-        values = layout.planes(rows)
-        if self.origin is not None:
-            self._recentre(values[..., : layout.length], layout)
-        return values
 
     def _recentre(self, block: Tensor, layout: Layout) -> None:
         """Subtract the origin in place."""

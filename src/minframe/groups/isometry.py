@@ -15,9 +15,8 @@ from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.layout import Layout
 from minframe.linalg.action import multiply, wide
-from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, decomposed, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -147,8 +146,7 @@ class Isometry(MatrixGroup):
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
-        with torch.no_grad():
-            found = pivoted_qr(cloud.planes(), self.special)
+        found = decomposed(cloud, self.special)
         q = found.basis
         if cloud.needs_grad:
             q = differentiable_basis(cloud.take(found.positions), found, self.special)
@@ -212,7 +210,7 @@ class Isometry(MatrixGroup):
             if total is not None and axes.start == time:
                 known, basis = self._time_axis(parts, total, decomposed)
                 factor = basis[..., 0].detach().conj() * self._energy(parts, total)
-                coordinates.append(_times(y[..., axes].detach().movedim(-1, 0), factor, layout))
+                coordinates.append(y[..., axes].detach() * layout.for_each_row(factor))
             else:
                 found = decomposed(axes)
                 known, basis = known_axes(found, axes), found.basis
@@ -226,11 +224,11 @@ class Isometry(MatrixGroup):
             phases = self._phases(torch.linalg.det(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
             factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)
-            pose.coordinates = [_times(part, f, layout) for part, f in zip(coordinates, factors, strict=True)]
+            pose.coordinates = [part * layout.for_each_row(f) for part, f in zip(coordinates, factors, strict=True)]
         if poison is not None:
             linear = linear + poison[..., None, None]
             poison = poison.unsqueeze(-1) + 1
-            pose.coordinates = [_times(part, poison, layout) for part in pose.coordinates]
+            pose.coordinates = [part * layout.for_each_row(poison) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
         if time is not None and total is not None:
             is_time = torch.arange(self.d, device=linear.device).eq(time)
@@ -300,8 +298,3 @@ class Isometry(MatrixGroup):
         phases[self.p - 1] = torch.where(among_plus, phase, one)
         phases[-1] = torch.where(among_plus, one, phase)
         return torch.cat(phases, -1)
-
-
-def _times(planes: Tensor, factors: Tensor, layout: Layout) -> Tensor:
-    """Planes ``(k, *rows)`` multiplied by ``(*batch, k)``."""
-    return planes * layout.spread(layout.as_sample(factors))

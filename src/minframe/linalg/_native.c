@@ -1,8 +1,7 @@
-/* The loops of qr.py and cloud.py, compiled.
+/* The loops of qr.py, compiled, for one sample after the other.
 
-   What is done, and why, is said in qr.py; the names are the same. Here is one sample after the other, which stays in
-   the cache meanwhile. Tensors come as the addresses of contiguous float64 numbers, if nothing else is said; 0 stands
-   for None. */
+   What is done, and why, is said in qr.py; the names are the same. Tensors come as the addresses of contiguous float64
+   numbers, if nothing else is said; 0 stands for None. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -21,6 +20,19 @@ typedef unsigned long long address;
 typedef struct {
     double fraction, tolerance, tie, speck, tiny;
 } Rule;
+
+/* Rows of float32 or float64 numbers, anywhere in memory: the steps from one sample, row and coordinate to the next. */
+typedef struct {
+    address numbers;
+    int is_double;
+    Py_ssize_t sample, row, coordinate;
+} Rows;
+
+static double number(const Rows *x, Py_ssize_t b, Py_ssize_t i, Py_ssize_t k)
+{
+    Py_ssize_t at = b * x->sample + i * x->row + k * x->coordinate;
+    return x->is_double ? POINTER(double, x->numbers)[at] : (double)POINTER(float, x->numbers)[at];
+}
 
 /* One sample. `column[k]` has coordinate k of the n rows and then of the identity, `length` in all. */
 typedef struct {
@@ -98,7 +110,7 @@ static Py_ssize_t choose(const double *r2, const double *lengths, Py_ssize_t n, 
     return chosen < 0 ? 0 : chosen;
 }
 
-/* Decompose one sample. Scratch: `r2`, one number for each row and for each of the identity, `lengths`, one for each
+/* Decompose one sample. `several` may be NULL. Scratch: `r2`, one number for each row and for each of the identity, `lengths`, one for each
    row (NULL if limit is infinite), and `w`, one for each axis. FINITE and FULL are returned as far as they hold. */
 static int decompose(const Sample *s, const Rule *rule, int special, double *r2, double *lengths, double *w,
                      int64_t *chosen, double *peaks, uint8_t *determined, uint8_t *several)
@@ -127,7 +139,8 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
             uncertain += (s->row_floor[row] + uncertain) / fmax(r2[row], rule->tiny);
         chosen[axis] = row;
         peaks[axis] = peak;
-        several[axis] = (uint8_t)more;
+        if (several)
+            several[axis] = (uint8_t)more;
         if (axis == s->d - 1) {
             double sign = s->column[axis][row] + rule->speck / 3 < 0 ? -1 : 1;
             if (special) /* each of the d - 1 reflections has determinant -1 */
@@ -156,74 +169,83 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
     return FINITE | full;
 }
 
+/* Choose the rows, relative to an origin, and decompose. Rows that the mask (of bytes) has 0 for are zero. What is
+   below `floor`, for each sample, is rounding, or, without it, what is below `noise` times the length of the origin. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
-    address a_values, a_floor, a_short, a_row_floor, a_scratch, a_chosen, a_peaks, a_determined, a_several;
+    address a_origin, a_mask, a_floor, a_short, a_row_floor;
+    address a_pose, a_basis, a_positions, a_peaks, a_determined, a_several;
     Py_ssize_t d, samples, n;
+    double noise;
+    Rows x;
     Rule rule;
     Sample s;
     int special, flags = FINITE | FULL;
-    if (!PyArg_ParseTuple(args, "KnnnKdKK(ddddd)pKKKKK", &a_values, &d, &samples, &n, &a_floor, &s.constant_floor,
+    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKKKddKK(ddddd)pKKKKKK", &x.numbers, &x.is_double, &x.sample, &x.row,
+                          &x.coordinate, &samples, &n, &d, &a_origin, &a_mask, &a_floor, &noise, &s.constant_floor,
                           &a_short, &a_row_floor, &rule.fraction, &rule.tolerance, &rule.tie, &rule.speck, &rule.tiny,
-                          &special, &a_scratch, &a_chosen, &a_peaks, &a_determined, &a_several))
+                          &special, &a_pose, &a_basis, &a_positions, &a_peaks, &a_determined, &a_several))
         return NULL;
     s.d = d;
     s.n = n;
     s.length = n + d;
     s.column = PyMem_Malloc(d * sizeof(double *));
-    if (!s.column)
+    double *values = PyMem_Malloc(((d + 2) * s.length + d) * sizeof(double));
+    if (!s.column || !values) {
+        PyMem_Free(s.column);
+        PyMem_Free(values);
         return PyErr_NoMemory();
+    }
     Py_BEGIN_ALLOW_THREADS
-    double *r2 = POINTER(double, a_scratch), *w = r2 + s.length, *lengths = a_short ? w + d : NULL;
+    double *r2 = values + d * s.length, *lengths = r2 + s.length, *w = lengths + s.length;
+    for (Py_ssize_t k = 0; k < d; k++)
+        s.column[k] = values + k * s.length;
     for (Py_ssize_t b = 0; b < samples; b++) {
-        for (Py_ssize_t k = 0; k < d; k++)
-            s.column[k] = POINTER(double, a_values) + (k * samples + b) * s.length;
-        s.floor = a_floor ? POINTER(double, a_floor)[b] : 0;
+        const double *origin = a_origin ? POINTER(double, a_origin) + b * d : NULL;
+        const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
+        double far = 0;
+        for (Py_ssize_t k = 0; k < d; k++) {
+            for (Py_ssize_t i = 0; i < n; i++)
+                s.column[k][i] = mask && !mask[i] ? 0 : number(&x, b, i, k) - (origin ? origin[k] : 0);
+            for (Py_ssize_t i = 0; i < d; i++)
+                s.column[k][n + i] = i == k;
+            far = origin ? hypot(far, origin[k]) : 0;
+        }
+        s.floor = a_floor ? POINTER(double, a_floor)[b] : noise * far;
         s.limit = a_short ? POINTER(double, a_short)[b] : INFINITY;
         s.row_floor = a_row_floor ? POINTER(double, a_row_floor) + b * n : NULL;
-        flags &= decompose(&s, &rule, special, r2, lengths, w, POINTER(int64_t, a_chosen) + b * d,
-                           POINTER(double, a_peaks) + b * d, POINTER(uint8_t, a_determined) + b * d,
-                           POINTER(uint8_t, a_several) + b * d);
+        uint8_t *determined = POINTER(uint8_t, a_determined) + b * d;
+        flags &= decompose(&s, &rule, special, r2, a_short ? lengths : NULL, w, POINTER(int64_t, a_positions) + b * d,
+                           POINTER(double, a_peaks) + b * d, determined,
+                           a_several ? POINTER(uint8_t, a_several) + b * d : NULL);
+        for (Py_ssize_t k = 0; k < d; k++) {
+            for (Py_ssize_t i = 0; i < d; i++)
+                POINTER(double, a_basis)[(b * d + i) * d + k] = s.column[k][n + i];
+            for (Py_ssize_t i = 0, at = b * n * d + k; i < n; i++, at += d)
+                if (x.is_double)
+                    POINTER(double, a_pose)[at] = determined[k] ? s.column[k][i] : 0;
+                else
+                    POINTER(float, a_pose)[at] = determined[k] ? (float)s.column[k][i] : 0;
+        }
     }
     Py_END_ALLOW_THREADS
     PyMem_Free(s.column);
+    PyMem_Free(values);
     return PyLong_FromLong(flags);
-}
-
-/* Rows relative to an origin (or 0) as planes, followed by the identity. `mask`, of bytes (or 0), is 0 for padding. */
-static PyObject *planes(PyObject *self, PyObject *args)
-{
-    address a_rows, a_origin, a_mask, a_values;
-    Py_ssize_t samples, n, d;
-    if (!PyArg_ParseTuple(args, "KKKnnnK", &a_rows, &a_origin, &a_mask, &samples, &n, &d, &a_values))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t b = 0; b < samples; b++)
-        for (Py_ssize_t k = 0; k < d; k++) {
-            const double *x = POINTER(double, a_rows) + b * n * d + k;
-            const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
-            double origin = a_origin ? POINTER(double, a_origin)[b * d + k] : 0;
-            double *column = POINTER(double, a_values) + (k * samples + b) * (n + d);
-            for (Py_ssize_t i = 0; i < n; i++)
-                column[i] = mask && !mask[i] ? 0 : x[i * d] - origin;
-            for (Py_ssize_t i = 0; i < d; i++)
-                column[n + i] = i == k;
-        }
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
 }
 
 /* The mean of the rows of each sample. The second pass makes coincident rows come out as their mean. */
 static PyObject *mean(PyObject *self, PyObject *args)
 {
-    address a_rows, a_mask, a_mean;
+    address a_mask, a_mean;
     Py_ssize_t samples, n, d;
-    if (!PyArg_ParseTuple(args, "KKnnnK", &a_rows, &a_mask, &samples, &n, &d, &a_mean))
+    Rows x;
+    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKK", &x.numbers, &x.is_double, &x.sample, &x.row, &x.coordinate, &samples,
+                          &n, &d, &a_mask, &a_mean))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t b = 0; b < samples; b++)
         for (Py_ssize_t k = 0; k < d; k++) {
-            const double *x = POINTER(double, a_rows) + b * n * d + k;
             const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
             double mean = 0;
             for (int pass = 0; pass < 2; pass++) {
@@ -231,7 +253,7 @@ static PyObject *mean(PyObject *self, PyObject *args)
                 Py_ssize_t count = 0;
                 for (Py_ssize_t i = 0; i < n; i++)
                     if (!mask || mask[i]) {
-                        sum += x[i * d] - mean;
+                        sum += number(&x, b, i, k) - mean;
                         count++;
                     }
                 mean += sum / (double)count;
@@ -243,8 +265,7 @@ static PyObject *mean(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"pivoted_qr", pivoted_qr, METH_VARARGS, "Choose the rows of planes and decompose them, in place."},
-    {"planes", planes, METH_VARARGS, "Rows relative to an origin as planes, followed by the identity."},
+    {"pivoted_qr", pivoted_qr, METH_VARARGS, "Choose the rows of each sample and decompose."},
     {"mean", mean, METH_VARARGS, "The mean of the rows of each sample."},
     {NULL, NULL, 0, NULL},
 };

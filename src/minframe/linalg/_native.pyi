@@ -1,22 +1,23 @@
-from collections.abc import Sequence
-
 def pivoted_qr(
-    values: int,
-    d: int,
+    rows: tuple[int, bool, int, int, int],
     samples: int,
     n: int,
+    d: int,
+    origin: int,
+    mask: int,
     floor: int,
+    noise: float,
     constant_floor: float,
     short: int,
     row_floor: int,
-    rule: Sequence[float],
+    rule: tuple[float, ...],
     special: bool,
-    scratch: int,
-    chosen: int,
+    pose: int,
+    basis: int,
+    positions: int,
     peaks: int,
     determined: int,
     several: int,
     /,
 ) -> int: ...
-def planes(rows: int, origin: int, mask: int, samples: int, n: int, d: int, values: int, /) -> None: ...
-def mean(rows: int, mask: int, samples: int, n: int, d: int, mean: int, /) -> None: ...
+def mean(rows: tuple[int, bool, int, int, int], samples: int, n: int, d: int, mask: int, mean: int, /) -> None: ...

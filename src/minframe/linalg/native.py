@@ -1,4 +1,4 @@
-"""The loops of ``qr`` in C, for small clouds: what those cost is the number of calls, and here it is one.
+"""The loops of ``qr`` in C, for small clouds: what those cost is the number of calls, and here there are two.
 
 Built on installation where there is a C compiler; without it all is as exact, and small clouds take a few times as
 long. PyTorch is near the floor for large ones, and has threads for them. To it are also left batch vectors, complex
@@ -23,6 +23,7 @@ except ImportError:
     _native = None  # type: ignore[assignment]
 
 NUMBERS = 16_384  # in a tensor, from which on it is large
+TIES = 2  # place of ``tie`` in ``Rule``, in the C source
 FINITE, FULL = 1, 2  # what ``_native.pivoted_qr`` returns, as bits
 
 
@@ -50,71 +51,92 @@ def _address(x: Tensor | None) -> int:
     return 0 if x is None else x.data_ptr()
 
 
+def _flat(rows: Tensor) -> Tensor:
+    """Rows ``(*batch, n, d)`` with a single batch axis."""
+    return rows if rows.ndim == 3 else rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])
+
+
+def _where(rows: Tensor) -> tuple[int, bool, int, int, int]:
+    """``Rows`` in the C source."""
+    return rows.data_ptr(), rows.dtype == torch.float64, *rows.stride()  # type: ignore[return-value]
+
+
 def mean(rows: Tensor, mask: Tensor | None) -> Tensor:
     """Mean of the rows ``(*batch, n, d)`` that the mask leaves, in float64, ``(*batch, d)``."""
-    *batch, n, d = rows.shape
-    out = rows.new_empty((*batch, d), dtype=torch.float64)
-    packed, mask = _packed(rows), _packed(mask)
-    _native.mean(_address(packed), _address(mask), math.prod(batch), n, d, _address(out))
-    return out
-
-
-def planes(rows: Tensor, origin: Tensor | None, mask: Tensor | None) -> Tensor:
-    """``Dense.planes`` of rows ``(*batch, n, d)`` relative to an origin ``(*batch, d)``; padding becomes zero."""
-    *batch, n, d = rows.shape
-    out = rows.new_empty((d, *batch, n + d), dtype=torch.float64)
-    packed, origin, mask = _packed(rows), _packed(origin), _packed(mask)
-    _native.planes(_address(packed), _address(origin), _address(mask), math.prod(batch), n, d, _address(out))
+    x, mask = _flat(rows), _packed(mask)
+    samples, n, d = x.shape
+    out = x.new_empty((*rows.shape[:-2], d), dtype=torch.float64)
+    _native.mean(_where(x), samples, n, d, _address(mask), _address(out))
     return out
 
 
 class Decomposition(NamedTuple):
-    """What ``pivoted_qr`` found, one entry for each sample and axis.
+    """What ``pivoted_qr`` found.
 
     Attributes:
-        positions: of the rows chosen.
+        pose: ``(*batch, n, d)``, in the dtype of the rows, zero where not determined.
+        basis: ``(*batch, d, d)``.
+        positions: ``(*batch, d)``, like all below: of the row chosen for each axis.
         peaks: the largest squared length that was left.
         determined: whether that is more than rounding.
-        several: whether other rows were above the bar.
+        several: whether other rows were as long as the longest; ``None`` if longest rows were not asked for.
         finite: whether all numbers are; else the peaks of some sample begin with one that is not.
         full: whether all axes are determined in all samples.
     """
 
+    pose: Tensor
+    basis: Tensor
     positions: Tensor
     peaks: Tensor
     determined: Tensor
-    several: Tensor
+    several: Tensor | None
     finite: bool
     full: bool
 
 
 def pivoted_qr(
-    values: Tensor,
-    floor: Tensor | float | None,
-    short: Tensor | None,
-    row_floor: Tensor | None,
+    rows: Tensor,
     rule: Sequence[float],
     special: bool,
+    *,
+    origin: Tensor | None = None,
+    mask: Tensor | None = None,
+    noise: float = 0.0,
+    floor: Tensor | float | None = None,
+    short: Tensor | None = None,
+    row_floor: Tensor | None = None,
 ) -> Decomposition:
-    """Choose the rows of planes ``(d, *batch, n + d)`` and decompose them in place. For the rest, see ``cloud.Planes``.
+    """Choose among the ``rows`` ``(*batch, n, d)``, relative to an origin ``(*batch, d)``, and decompose.
 
-    ``rule``: the constants of ``qr``, in the order of ``Rule`` in the C source.
+    Args:
+        rows: as they are; padding is read as zero.
+        rule: the constants of ``qr``, in the order of ``Rule``.
+        special: as for ``qr.pivoted_qr``.
+        origin: in float64.
+        mask: ``(*batch, n)``, True for real rows.
+        noise: rounding of the rows, relative to the length of the origin; not used if there is a floor.
+        floor: see ``cloud.Planes``, as for those that follow.
+        short: there.
+        row_floor: there.
     """
-    d, *batch, length = values.shape
-    samples, n = math.prod(batch), length - d
-    floors = _packed(floor if isinstance(floor, Tensor) else None)
-    short, row_floor = _packed(short), _packed(row_floor)
-    assert values.is_contiguous()
-    for x, count in ((floors, samples), (short, samples), (row_floor, samples * n)):
-        assert x is None or x.numel() == count
-    scratch = values.new_empty((1 if short is None else 2) * length + d)
-    peaks = values.new_empty((*batch, d))
-    positions = values.new_empty((*batch, d), dtype=torch.int64)
-    determined, several = (values.new_empty((*batch, d), dtype=torch.bool) for _ in range(2))
+    x, (*batch, n, d) = _flat(rows), rows.shape
+    samples = x.shape[0]
+    constant = floor if isinstance(floor, float) else 0.0
+    floor = floor if isinstance(floor, Tensor) else None
+    origin, mask, floor, short, row_floor = map(_packed, (origin, mask, floor, short, row_floor))
+    sizes = ((origin, samples * d), (mask, samples * n), (floor, samples), (short, samples), (row_floor, samples * n))
+    assert all(given is None or given.numel() == size for given, size in sizes)
+    pose = x.new_empty(rows.shape)
+    basis = x.new_empty((*batch, d, d), dtype=torch.float64)
+    peaks = x.new_empty((*batch, d), dtype=torch.float64)
+    positions = x.new_empty((*batch, d), dtype=torch.int64)
+    determined = x.new_empty((*batch, d), dtype=torch.bool)
+    several = torch.empty_like(determined) if rule[TIES] > 0 else None
+    at = _address
     found = _native.pivoted_qr(
-        *(_address(values), d, samples, n),
-        *(_address(floors), floor if isinstance(floor, float) else 0.0, _address(short), _address(row_floor)),
-        *(tuple(rule), special),
-        *(_address(scratch), _address(positions), _address(peaks), _address(determined), _address(several)),
+        *(_where(x), samples, n, d, at(origin), at(mask), at(floor)),
+        *(noise, constant, at(short), at(row_floor), tuple(rule), special),
+        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several)),
     )
-    return Decomposition(positions, peaks, determined, several, bool(found & FINITE), bool(found & FULL))
+    finite, full = bool(found & FINITE), bool(found & FULL)
+    return Decomposition(pose, basis, positions, peaks, determined, several, finite, full)

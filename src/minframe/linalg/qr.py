@@ -51,7 +51,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.cloud import Planes
+from minframe.cloud import Cloud, Planes
 from minframe.errors import check_finite, data_checks_enabled
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
@@ -71,7 +71,7 @@ class CanonicalRows:
 
     Attributes:
         determined: ``(*batch, d)``, the axes that the rows span.
-        coordinates: ``(k, *rows)`` for successive groups of axes; where not determined, rounding.
+        coordinates: ``(*rows, k)`` for successive groups of axes; where not determined, rounding.
         layout: of the rows.
         full: whether all axes are known to be determined in all samples.
     """
@@ -83,11 +83,10 @@ class CanonicalRows:
 
     def pose(self, dtype: torch.dtype) -> Tensor:
         """``(*rows, d)``, zero where not determined."""
-        rows = [part.movedim(0, -1) for part in self.coordinates]
-        if len(rows) == 1:
-            whole = rows[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
+        if len(self.coordinates) == 1:
+            whole = self.coordinates[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
         else:
-            whole = torch.cat([part.to(dtype) for part in rows], -1)
+            whole = torch.cat([part.to(dtype) for part in self.coordinates], -1)
         return whole if self.full else whole.mul_(self.layout.for_each_row(self.determined))
 
 
@@ -210,10 +209,14 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
 
     ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
     """
-    if isinstance(planes.layout, Dense) and native.is_at_hand(planes.values):
-        return _compiled(planes, special)
-    steps = list(_steps(planes))
     layout, values = planes.layout, planes.values
+    if isinstance(layout, Dense) and native.is_at_hand(values):
+        rows, rule = planes.rows.movedim(0, -1), _rule(planes.tolerance, planes.longest)
+        found = native.pivoted_qr(
+            rows, rule, special, floor=planes.floor, short=planes.short, row_floor=planes.row_floor
+        )
+        return _compiled(found, layout, planes.name)
+    steps = list(_steps(planes))
     peaks = layout.collect([s.peak for s in steps])
     signs = torch.stack([s.sign for s in steps]).sgn_().neg_()
     if signs.is_complex():
@@ -231,19 +234,33 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
         several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
         tied = (several & determined).any(-1)
     positions = layout.collect([s.chosen for s in steps])
-    return PivotedQR(determined, [planes.rows], layout, basis, positions, peaks, tied)
+    return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
-def _compiled(planes: Planes, special: bool) -> PivotedQR:
-    tie = 2 * TIE * planes.tolerance if planes.longest else 0.0
-    rule = FRACTION, planes.tolerance, tie, SPECK, TINY
-    found = native.pivoted_qr(planes.values, planes.floor, planes.short, planes.row_floor, rule, special)
+def decomposed(cloud: Cloud, special: bool) -> PivotedQR:
+    """``pivoted_qr`` of the rows of a cloud, without derivatives."""
+    layout, x = cloud.layout, cloud.inputs[0][0].detach()
+    simple = len(cloud.inputs) == 1 and isinstance(layout, Dense) and x.ndim == len(layout.batch_shape) + 2
+    if not (simple and native.is_at_hand(x)):
+        with torch.no_grad():
+            return pivoted_qr(cloud.planes(), special)
+    noise = 8 * cloud.eps
+    floor = None if cloud.origin is None or cloud.distance is None else noise * cloud.distance
+    rule = _rule(cloud.tolerance, cloud.longest)
+    found = native.pivoted_qr(x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor)
+    return _compiled(found, layout, cloud.name)
+
+
+def _rule(tolerance: float, longest: bool) -> tuple[float, ...]:
+    return FRACTION, tolerance, 2 * TIE * tolerance if longest else 0.0, SPECK, TINY
+
+
+def _compiled(found: native.Decomposition, layout: Layout, name: str) -> PivotedQR:
     if not found.finite:
-        check_finite(found.peaks[..., :1], planes.name)
-    tied = (found.several & found.determined).any(-1) if planes.longest else None
-    basis = planes.layout.identity(planes.values)
+        check_finite(found.peaks[..., :1], name)
+    tied = None if found.several is None else (found.several & found.determined).any(-1)
     return PivotedQR(
-        found.determined, [planes.rows], planes.layout, basis, found.positions, found.peaks, tied, full=found.full
+        found.determined, [found.pose], layout, found.basis, found.positions, found.peaks, tied, full=found.full
     )
 
 
