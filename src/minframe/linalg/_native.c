@@ -16,7 +16,7 @@ typedef unsigned long long address;
 #define FINITE 1 /* all numbers are */
 #define FULL 2   /* all axes are determined */
 
-/* The rule by which rows are chosen. */
+/* The rule by which rows are chosen; see native.py. */
 typedef struct {
     double fraction, tolerance, tie, speck, tiny;
 } Rule;

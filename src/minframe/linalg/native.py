@@ -8,7 +8,6 @@ numbers, other devices, and whatever somebody traces or transforms.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,7 +22,6 @@ except ImportError:
     _native = None  # type: ignore[assignment]
 
 NUMBERS = 16_384  # in a tensor, from which on it is large
-TIES = 2  # place of ``tie`` in ``Rule``, in the C source
 FINITE, FULL = 1, 2  # what ``_native.pivoted_qr`` returns, as bits
 
 
@@ -36,10 +34,29 @@ def is_at_hand(x: Tensor) -> bool:
         and x.is_cpu
         and type(x) is Tensor
         and x.dtype in (torch.float32, torch.float64)
+        and not x.is_neg()  # what is in memory has the other sign
         and not has_tangent(x)
         and not torch._C._len_torch_dispatch_stack()
         and not torch._C._is_tracing()
     )
+
+
+class Rule(NamedTuple):
+    """The constants of ``qr``.
+
+    Attributes:
+        fraction: of the largest squared length, from which on rows are taken.
+        tolerance: what is shorter than this part of the longest row is rounding.
+        tie: lengths that differ by less than half of this part of the longest are equal; 0 if any long row will do.
+        speck: added to what may be zero.
+        tiny: what may be divided by.
+    """
+
+    fraction: float
+    tolerance: float
+    tie: float
+    speck: float
+    tiny: float
 
 
 def _packed(x: Tensor | None) -> Tensor | None:
@@ -96,7 +113,7 @@ class Decomposition(NamedTuple):
 
 def pivoted_qr(
     rows: Tensor,
-    rule: Sequence[float],
+    rule: Rule,
     special: bool,
     *,
     origin: Tensor | None = None,
@@ -110,7 +127,7 @@ def pivoted_qr(
 
     Args:
         rows: as they are; padding is read as zero.
-        rule: the constants of ``qr``, in the order of ``Rule``.
+        rule: by which rows are chosen.
         special: as for ``qr.pivoted_qr``.
         origin: in float64.
         mask: ``(*batch, n)``, True for real rows.
@@ -131,11 +148,11 @@ def pivoted_qr(
     peaks = x.new_empty((*batch, d), dtype=torch.float64)
     positions = x.new_empty((*batch, d), dtype=torch.int64)
     determined = x.new_empty((*batch, d), dtype=torch.bool)
-    several = torch.empty_like(determined) if rule[TIES] > 0 else None
+    several = torch.empty_like(determined) if rule.tie > 0 else None
     at = _address
     found = _native.pivoted_qr(
         *(_where(x), samples, n, d, at(origin), at(mask), at(floor)),
-        *(noise, constant, at(short), at(row_floor), tuple(rule), special),
+        *(noise, constant, at(short), at(row_floor), rule, special),
         *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several)),
     )
     finite, full = bool(found & FINITE), bool(found & FULL)

@@ -251,8 +251,8 @@ def decomposed(cloud: Cloud, special: bool) -> PivotedQR:
     return _compiled(found, layout, cloud.name)
 
 
-def _rule(tolerance: float, longest: bool) -> tuple[float, ...]:
-    return FRACTION, tolerance, 2 * TIE * tolerance if longest else 0.0, SPECK, TINY
+def _rule(tolerance: float, longest: bool) -> native.Rule:
+    return native.Rule(FRACTION, tolerance, 2 * TIE * tolerance if longest else 0.0, SPECK, TINY)
 
 
 def _compiled(found: native.Decomposition, layout: Layout, name: str) -> PivotedQR:
