@@ -45,8 +45,8 @@ def ratios(
     """Quartiles of the time of each over that of the reference, round by round; a turn takes so many seconds.
 
     With ``turn=0`` it is a single call. A backbone with large intermediate results wants that: the system's allocator
-    gives memory back and asks for it again, some milliseconds' worth of it, in a rhythm of its own. In long turns this
-    falls on one contestant or the other.
+    gives memory back and asks for it again, some milliseconds' worth of it, in a rhythm of its own. In turns this falls
+    on one contestant or the other.
     """
     for function in contestants.values():
         function()
@@ -153,8 +153,8 @@ def main() -> None:
         for group in (mf.O(3), mf.E(3)):
             model = mf.Equivariant(net, group)
             pair = {"plain": lambda: net(x), "wrapped": lambda model=model: model(x)}
-            value = ratios(pair, "plain", turn=0)["wrapped"]
-            line(f"  wrapped for {group}", value, 1.25)
+            line(f"  wrapped for {group}", ratios(pair, "plain", turn=0)["wrapped"], 1.25)
+            line(f"  wrapped for {group}, in turns", ratios(pair, "plain")["wrapped"], None)
 
 
 if __name__ == "__main__":
