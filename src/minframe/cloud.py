@@ -214,16 +214,15 @@ class Cloud:
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        values = layout.planes(rows)
         eps, tolerance = self.eps, self.tolerance
         floor: Tensor | float | None = None
         row_floor = None
         if len(self.inputs) == 1:
-            values = layout.planes(rows)
             if self.origin is not None:
                 self._recentre(values[..., : layout.length], layout)
                 floor = 8 * eps * self.offset()
         else:
-            values = layout.planes(rows)
             floor, start, noise = tolerance, 0, []
             for k, (x, type) in enumerate(self.inputs):
                 _, part = self.layout.join([x])

@@ -16,7 +16,7 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
-from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, decomposed, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -146,8 +146,8 @@ class Isometry(MatrixGroup):
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
-        found = decomposed(cloud, self.special)
-        q = found.basis
+        found = cloud_qr(cloud, self.special)
+        q = found.basis.contiguous()  # not a view, so that no graph holds on to what else was computed
         if cloud.needs_grad:
             q = differentiable_basis(cloud.take(found.positions), found, self.special)
         return LinearFrame(

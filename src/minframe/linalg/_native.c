@@ -8,6 +8,7 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef unsigned long long address;
 
@@ -110,12 +111,14 @@ static Py_ssize_t choose(const double *r2, const double *lengths, Py_ssize_t n, 
     return chosen < 0 ? 0 : chosen;
 }
 
-/* Decompose one sample. `several` may be NULL. Scratch: `r2`, one number for each row and for each of the identity, `lengths`, one for each
-   row (NULL if limit is infinite), and `w`, one for each axis. FINITE and FULL are returned as far as they hold. */
+/* Decompose one sample. FINITE and FULL are returned as far as they hold. `several` may be NULL. Scratch: `r2`, one
+   number for each row and for each of the identity, `lengths`, one for each row (NULL if limit is infinite), and `w`,
+   one for each axis. */
 static int decompose(const Sample *s, const Rule *rule, int special, double *r2, double *lengths, double *w,
                      int64_t *chosen, double *peaks, uint8_t *determined, uint8_t *several)
 {
-    double equal = 0, uncertain = 0, product = 1, bound;
+    double equal = 0, uncertain = 0, product = 1;
+    memset(determined, 0, s->d);
     squared_lengths(s, r2);
     for (Py_ssize_t axis = 0; axis < s->d; axis++) {
         int more;
@@ -160,7 +163,8 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
             reflect(s, axis, w, 1 / (w[axis] * norm), sign, r2);
         }
     }
-    bound = peaks[0] * rule->tolerance * rule->tolerance + s->floor * s->floor + s->constant_floor * s->constant_floor;
+    double rounding = peaks[0] * rule->tolerance * rule->tolerance;
+    double bound = rounding + s->floor * s->floor + s->constant_floor * s->constant_floor;
     int full = FULL;
     for (Py_ssize_t axis = 0; axis < s->d; axis++) {
         determined[axis] = peaks[axis] > bound;

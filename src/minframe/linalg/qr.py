@@ -237,7 +237,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
-def decomposed(cloud: Cloud, special: bool) -> PivotedQR:
+def cloud_qr(cloud: Cloud, special: bool) -> PivotedQR:
     """``pivoted_qr`` of the rows of a cloud, without derivatives."""
     layout, x = cloud.layout, cloud.inputs[0][0].detach()
     simple = len(cloud.inputs) == 1 and isinstance(layout, Dense) and x.ndim == len(layout.batch_shape) + 2
