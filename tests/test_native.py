@@ -114,6 +114,17 @@ def test_rows_may_be_anywhere_in_memory() -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=1e-14 if one.dtype == torch.float64 else 1e-6)
 
 
+@pytest.mark.parametrize("group", [mf.SO(3), mf.E(3), mf.O(3, permutation_invariant=True), mf.Lorentz(3)], ids=str)
+def test_nan_shows_in_its_sample(group: mf.Group) -> None:
+    x = torch.randn(3, 6, 3, dtype=torch.float64)
+    x[1, 2, 0] = torch.nan
+    with mf.unchecked():
+        for pose, frame in both(lambda: mf.canonicalize(x, group)):
+            assert pose.isnan().all((-1, -2)).tolist() == [False, True, False]
+            assert frame.element.isnan().any((-1, -2)).tolist() == [False, True, False]
+            assert pose[::2].isfinite().all()
+
+
 def test_what_is_watched_is_left_to_pytorch() -> None:
     x = torch.randn(2, 5, 3)
     assert native.is_at_hand(x)
@@ -124,8 +135,6 @@ def test_what_is_watched_is_left_to_pytorch() -> None:
     assert not native.is_at_hand(torch.randn(2, 5, 3, dtype=torch.complex64).conj().imag)
     assert not native.is_at_hand(x.clone().requires_grad_())
     assert native.is_at_hand(x.clone().requires_grad_().detach())
-    with mf.unchecked():
-        assert not native.is_at_hand(x)
     with FakeTensorMode():
         assert not native.is_at_hand(x)
         assert not native.is_at_hand(torch.empty(2, 5, 3))

@@ -36,7 +36,7 @@ def data_checks_enabled() -> bool:
 
 def readable(x: Tensor) -> bool:
     """Whether the values of this tensor may be read now."""
-    return data_checks_enabled() and not _transformed(x)
+    return data_checks_enabled() and not is_transformed(x)
 
 
 def all_true(condition: Tensor) -> bool:
@@ -44,7 +44,7 @@ def all_true(condition: Tensor) -> bool:
     return readable(condition) and bool(condition.all())
 
 
-def _transformed(x: Tensor) -> bool:
+def is_transformed(x: Tensor) -> bool:
     """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
@@ -55,7 +55,7 @@ def has_tangent(x: Tensor) -> bool:
         return True
     if torch.compiler.is_compiling():
         return False
-    return _transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
+    return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
 
 
 def check_finite(peak: Tensor, name: str) -> None:

@@ -8,7 +8,6 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 typedef unsigned long long address;
 
@@ -118,8 +117,16 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
                      int64_t *chosen, double *peaks, uint8_t *determined, uint8_t *several)
 {
     double equal = 0, uncertain = 0, product = 1;
-    memset(determined, 0, s->d);
     squared_lengths(s, r2);
+    if (!all_finite(r2, s->n)) {
+        for (Py_ssize_t axis = 0; axis < s->d; axis++) {
+            chosen[axis] = determined[axis] = 0;
+            peaks[axis] = NAN;
+            if (several)
+                several[axis] = 0;
+        }
+        return 0;
+    }
     for (Py_ssize_t axis = 0; axis < s->d; axis++) {
         int more;
         if (s->row_floor)
@@ -127,10 +134,6 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
                 r2[i] = r2[i] > s->row_floor[i] + uncertain ? r2[i] : 0;
         double peak = largest(r2, s->n);
         if (axis == 0) {
-            if (!all_finite(r2, s->n)) {
-                peaks[0] = NAN;
-                return 0;
-            }
             equal = rule->tie * sqrt(peak) + 2 * s->floor;
             if (lengths)
                 for (Py_ssize_t i = 0; i < s->n; i++)
@@ -219,17 +222,21 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
         s.limit = a_short ? POINTER(double, a_short)[b] : INFINITY;
         s.row_floor = a_row_floor ? POINTER(double, a_row_floor) + b * n : NULL;
         uint8_t *determined = POINTER(uint8_t, a_determined) + b * d;
-        flags &= decompose(&s, &rule, special, r2, a_short ? lengths : NULL, w, POINTER(int64_t, a_positions) + b * d,
-                           POINTER(double, a_peaks) + b * d, determined,
-                           a_several ? POINTER(uint8_t, a_several) + b * d : NULL);
+        int found = decompose(&s, &rule, special, r2, a_short ? lengths : NULL, w,
+                              POINTER(int64_t, a_positions) + b * d, POINTER(double, a_peaks) + b * d, determined,
+                              a_several ? POINTER(uint8_t, a_several) + b * d : NULL);
+        double poison = found & FINITE ? 0 : NAN; /* shows in all that the sample gives */
+        flags &= found;
         for (Py_ssize_t k = 0; k < d; k++) {
             for (Py_ssize_t i = 0; i < d; i++)
-                POINTER(double, a_basis)[(b * d + i) * d + k] = s.column[k][n + i];
-            for (Py_ssize_t i = 0, at = b * n * d + k; i < n; i++, at += d)
+                POINTER(double, a_basis)[(b * d + i) * d + k] = s.column[k][n + i] + poison;
+            for (Py_ssize_t i = 0, at = b * n * d + k; i < n; i++, at += d) {
+                double canonical = (determined[k] ? s.column[k][i] : 0) + poison;
                 if (x.is_double)
-                    POINTER(double, a_pose)[at] = determined[k] ? s.column[k][i] : 0;
+                    POINTER(double, a_pose)[at] = canonical;
                 else
-                    POINTER(float, a_pose)[at] = determined[k] ? (float)s.column[k][i] : 0;
+                    POINTER(float, a_pose)[at] = (float)canonical;
+            }
         }
     }
     Py_END_ALLOW_THREADS

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent, readable
+from minframe.errors import has_tangent, is_transformed
 from minframe.linalg.action import wide
 
 try:
@@ -29,7 +29,8 @@ def is_at_hand(x: Tensor) -> bool:
     """Whether ``x`` is small, and may be read from memory: nobody looks on, and no derivative is wanted."""
     return (
         _native is not None
-        and readable(x)
+        and not torch.compiler.is_compiling()
+        and not is_transformed(x)
         and x.numel() <= NUMBERS
         and x.is_cpu
         and type(x) is Tensor
@@ -97,7 +98,7 @@ class Decomposition(NamedTuple):
         peaks: the largest squared length that was left.
         determined: whether that is more than rounding.
         several: whether other rows were as long as the longest; ``None`` if longest rows were not asked for.
-        finite: whether all numbers are; else the peaks of some sample begin with one that is not.
+        finite: whether all numbers are; a sample that has others is all NaN, and nothing in it determined.
         full: whether all axes are determined in all samples.
     """
 
