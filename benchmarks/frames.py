@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import minframe as mf
+from minframe.linalg import native
 
 SHAPES = ((1024, 100, 3), (100, 5, 3), (1024, 20, 5), (1, 100_000, 3))
 AT_MOST = {(100, 5, 3): 6.0}
@@ -30,6 +31,11 @@ LINEAR = (
 def floor(x: Tensor) -> Tensor:
     d = x.shape[-1]
     return x @ torch.linalg.qr(x[:, :d].mT)[0]
+
+
+def without_c(x: Tensor, group: mf.Group) -> object:
+    with native.disabled():
+        return mf.canonicalize(x, group)
 
 
 def seconds(function: Callable[[], object], repeats: int) -> float:
@@ -116,6 +122,8 @@ def main() -> None:
                     "eager": lambda x=x, group=group: mf.canonicalize(x, group),
                     "compiled": lambda x=x, compiled=compiled: compiled(x),
                 }
+                if native.is_at_hand(x):
+                    contest["eager, without C"] = lambda x=x, group=group: without_c(x, group)
                 for name, value in ratios(contest, "floor").items():
                     bound = AT_MOST.get(shape, 4.0) if name == "eager" else None
                     line(f"  {group} on {shape}, {name}", value, bound)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -18,22 +17,13 @@ from minframe.linalg import native
 from minframe.linalg.qr import PivotedQR, cloud_qr, pivoted_qr
 from table import DIMENSIONS, DTYPES, GROUPS, clouds_for, relative
 
-pytestmark = pytest.mark.skipif(native._native is None, reason="there was no C compiler on installation")
+pytestmark = pytest.mark.usefixtures("compiled")
 T = TypeVar("T")
-
-
-@contextmanager
-def without_native() -> Iterator[None]:
-    saved, native._native = native._native, None
-    try:
-        yield
-    finally:
-        native._native = saved
 
 
 def both(function: Callable[[], T]) -> tuple[T, T]:
     """What it returns by the compiled loops, and by PyTorch."""
-    with without_native():
+    with native.disabled():
         other = function()
     return function(), other
 

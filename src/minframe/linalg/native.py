@@ -7,7 +7,9 @@ numbers, other devices, and whatever somebody traces or transforms.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -23,6 +25,17 @@ except ImportError:
 
 NUMBERS = 16_384  # in a tensor, from which on it is large
 FINITE, FULL = 1, 2  # what ``_native.pivoted_qr`` returns, as bits
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Leave everything to PyTorch in here, to compare the two."""
+    global _native
+    saved, _native = _native, None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        _native = saved
 
 
 def is_at_hand(x: Tensor) -> bool:
