@@ -160,7 +160,7 @@ class Isometry(MatrixGroup):
             ),
             cloud=cloud,
             decomposition=found,
-            margin=lambda: margin(cloud.planes()),
+            margin=lambda: margin(cloud.planes(), self.special),
             tied=found.tied,
         )
 

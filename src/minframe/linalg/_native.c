@@ -148,17 +148,19 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
         if (several)
             several[axis] = (uint8_t)more;
         if (axis == s->d - 1) {
-            double sign = s->column[axis][row] + rule->speck / 3 < 0 ? -1 : 1;
+            double sign = s->column[axis][row] < 0 ? -1 : 1;
             if (special) /* each of the d - 1 reflections has determinant -1 */
                 sign = s->d % 2 ? product : -product;
             for (Py_ssize_t i = 0; i < s->length; i++)
                 s->column[axis][i] *= sign;
         } else {
-            double head = s->column[axis][row] + rule->speck, norm = head;
+            double head = s->column[axis][row], norm = head;
             for (Py_ssize_t k = axis + 1; k < s->d; k++) {
                 w[k] = s->column[k][row];
                 norm = hypot(norm, w[k]);
             }
+            if (fabs(norm) < rule->speck)
+                head = norm = 1;
             norm = copysign(norm, head);
             w[axis] = head + norm;
             double sign = norm < 0 ? 1 : -1;

@@ -62,7 +62,7 @@ class Rule(NamedTuple):
         fraction: of the largest squared length, from which on rows are taken.
         tolerance: what is shorter than this part of the longest row is rounding.
         tie: lengths that differ by less than half of this part of the longest are equal; 0 if any long row will do.
-        speck: added to what may be zero.
+        speck: what is shorter is nothing.
         tiny: what may be divided by.
     """
 

@@ -1,9 +1,18 @@
-"""Frames in a canonical order of the rows: of products with permutations, and of linear groups that heed no order."""
+"""Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
+
+**One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
+roundings of the rows. Poses are compared by it, and points that coincide (``permutation.pairs``, ``permutation.points``).
+
+Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
+never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
+separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
+a threshold: their share is rounding over the size of the differences at hand.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,9 +23,10 @@ from minframe.cloud import Cloud
 from minframe.errors import all_true
 from minframe.frame import Frame, LinearFrame
 from minframe.linalg.action import behind_batch, multiply, wide
+from minframe.linalg.qr import APART
 from minframe.permutation.action import inverse
 from minframe.permutation.backend import DEFAULT
-from minframe.permutation.compiled import CompiledFrame
+from minframe.permutation.compiled import FRAME_MAKERS, CompiledFrame
 from minframe.permutation.pairs import Pairs, Poses, symmetric_pairs
 from minframe.permutation.points import Ordering, PointSet, order_margin, order_points
 from minframe.permutation.product import ProductFrame, reordered
@@ -26,11 +36,8 @@ if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
-# What inner products of rows of length one may differ by and be the same, in units of rounding. It is a number that
-# does not change when a cloud is moved, unless it is moved so far that its rounding, which does change, exceeds it.
-SAFE, ROUNDING = 64, 5
-SAFE_AT_MOST = 4e-3  # but no more than this, and four times the rounding, in half precision
-FINEST = 3e-14  # rounding of the computation itself, also behind a boost
+ROUNDING = 5  # times the rounding of a row, relative to the longest: what it may be off by
+PROPOSAL = 4  # times what is equal: what invariants and inner products may differ by and be proposed as the same
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
@@ -74,28 +81,28 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
     points = torch.cat(rows, 2)
-    least = max(min(SAFE * max(cloud.eps, FINEST), SAFE_AT_MOST), 4 * cloud.eps)
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
-    slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(least).unsqueeze(-1)
+    equal = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(cloud.tolerance).unsqueeze(-1)
+    slack = (PROPOSAL * equal).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
     return PointSet(
-        points, torch.cat([none, *fixed], 1), reduction.blocks, soft, slack, colours, edges, mask, cloud.tolerance
+        points, torch.cat([none, *fixed], 1), reduction.blocks, soft, equal, slack, colours, edges, mask, cloud.tolerance
     )
 
 
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
     if torch.compiler.is_compiling():
-        return CompiledFrame(group, group.linear, cloud, shown=True)
+        return CompiledFrame(group, group.linear, cloud, "product")
     points = point_set(group.linear, cloud, group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering, points.slack)
+    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal)
     twins = None
     if not all_true(ordering.twins == number):
         position = inverse(order)
@@ -112,7 +119,7 @@ def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     )
 
 
-def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
@@ -122,7 +129,7 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """
     cloud = replace(cloud, longest=True)
     if torch.compiler.is_compiling():
-        return CompiledFrame(group, group, cloud, shown=False)
+        return CompiledFrame(group, group, cloud, "unordered")
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
@@ -136,14 +143,19 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
         order = (~mask).long().argsort(dim=-1, stable=True)
     order[tied] = found.order
     ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
-    slack = points.slack.new_zeros((b, 1)).index_copy(0, tied, points.slack)
-    order, linear, pairs = _framed(group, cloud, ordering, slack)
-    margin: Callable[[], Tensor] = lambda: torch.full((b,), torch.inf, dtype=torch.float64)  # noqa: E731
-    return ProductFrame(group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=margin)
+    equal = points.equal.new_zeros((b, 1)).index_copy(0, tied, points.equal)
+    order, linear, pairs = _framed(group, cloud, ordering, equal)
+    # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
+    return ProductFrame(
+        group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=lambda: frame.margin
+    )
+
+
+FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, slack: Tensor
+    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor
 ) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
@@ -155,7 +167,7 @@ def _framed(
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
-        pairs, moved = symmetric_pairs(_poses(group, ordered, linear, slack), generators, owner)
+        pairs, moved = symmetric_pairs(_poses(group, ordered, linear, equal), generators, owner)
     if moved:
         order = order.clone()
         for sample, permutation in moved.items():
@@ -164,7 +176,7 @@ def _framed(
     return order, linear, pairs
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, slack: Tensor) -> Poses:
+def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
@@ -181,4 +193,4 @@ def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, slack: Tenso
         ]
     mask = None if mask is None else mask.cpu()
     distance = linear.cloud.offset().reshape(-1, 1).cpu()
-    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, slack.cpu())
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())

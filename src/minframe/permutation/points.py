@@ -40,7 +40,8 @@ class PointSet:
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
-        slack: ``(B, 1)``, what invariants of directions may differ by and still be the same.
+        equal: ``(B, 1)``, what directions may differ by and be the same.
+        slack: ``(B, 1)``, what invariants of directions may differ by and be proposed as the same; larger.
         colours: ``(B, n)``, what else tells points apart.
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
@@ -51,6 +52,7 @@ class PointSet:
     fixed: Tensor
     blocks: Sequence[slice] | None
     soft: Tensor
+    equal: Tensor
     slack: Tensor
     colours: Tensor | None
     edges: Tensor | None
@@ -68,6 +70,7 @@ class PointSet:
             self.fixed[samples],
             self.blocks,
             self.soft[samples],
+            self.equal[samples],
             self.slack[samples],
             of(self.colours),
             of(self.edges),
@@ -139,7 +142,7 @@ def _invariants(points: PointSet) -> Tensor:
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         pairs = _products(y, y)
-        upper = torch.triu_indices(*pairs.shape[-2:], device=y.device)
+        upper = torch.triu_indices(*pairs.shape[-2:], 1, device=y.device)  # the diagonal is a function of the lengths
         found += [
             _real(pairs[..., upper[0], upper[1]]),
             _real(_products(y, odd[:, None, None]).flatten(-2)),
@@ -183,6 +186,8 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
+    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
     return cells, complete & _coincide(points, cells)
@@ -194,7 +199,7 @@ def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     index, extent = cells.unsqueeze(-1).expand(rows.shape), []
     for sign in (1, -1):
         extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
-    return ((extent[0] + extent[1]) <= points.slack.unsqueeze(-1)).flatten(1).all(-1)
+    return ((extent[0] + extent[1]) <= points.equal.unsqueeze(-1)).flatten(1).all(-1)
 
 
 def _twins(cells: Tensor) -> Tensor:
@@ -247,7 +252,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
+    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
         same &= points.mask.unsqueeze(-1)
