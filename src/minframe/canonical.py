@@ -41,5 +41,7 @@ def canonicalize(
     group.frame_type(type)
     frame = frames(group, group.cloud([Input("x", x, type)], mask, batch))
     if not isinstance(frame, Frame):
-        raise TypeError(f"mf.frames.{frames!r} averages over several frames; canonicalize needs one, as of mf.frames.Minimal()")
+        raise TypeError(
+            f"mf.frames.{frames!r} averages over several frames; canonicalize needs one, as of mf.frames.Minimal()"
+        )
     return frame.pose(x, type, own=True), frame

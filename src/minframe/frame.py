@@ -155,6 +155,10 @@ class LinearFrame(Frame):
             return self._inward(x, kind, self._own_inverse_in_span())
         return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
 
+    def coordinates(self, x: Tensor, type: str) -> Tensor:
+        """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
+        return self._inward(x, self.group.type(type), self.own_inverse)
+
     def _own_inverse_in_span(self) -> Tensor | None:
         """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
         if self._in_span is None and self.own_inverse is not None:

@@ -15,8 +15,8 @@ apart:
 * The longest row alone flips between exact ties, which every symmetric molecule has. Here tied rows are on the same
   side of the bar, and the first of them is taken. What remains is a row *at* the bar, so FRACTION stands away from the
   ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or (a + b sqrt(k))
-  / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away. And it is a multiple of pi, so no coordinates that
-  are algebraic numbers, integers above all, have a row exactly at the bar.
+  / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away. And it is a multiple of pi, so no coordinates
+  that are algebraic numbers, integers above all, have a row exactly at the bar.
 
 What is left of a long row is a difference of large numbers, and less exact than as much of a short row. Where rows
 differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
@@ -39,9 +39,10 @@ diagonal. (Complex rows: ``s`` has the phase of ``v_k``, and ``<w, y> = w^* y``.
 canonical, and the coordinates behind it *are* the residual, to full precision: lengths need no downdating. The standard
 basis is carried along as ``d`` more rows and comes out as Q, orthogonal to rounding at any rank, its last columns
 completing the basis. Where nothing is left (less than SPECK), ``v`` is taken to be ``e_k``, so that every step is a
-reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus. Everything happens in place on contiguous coordinate planes, so
-the cost is linear in the number of rows and about that of one product ``x @ q``; small clouds pay for the number of
-calls, which is why there are few; and where they can be, the loops are compiled (``native``).
+reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus.
+Everything happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that
+of one product ``x @ q``; small clouds pay for the number of calls, which is why there are few; and where they can be,
+the loops are compiled (``native``).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from minframe.linalg import native
 
 FRACTION = 80 * math.pi / 481  # about 0.5225
 SHORT = 3.3
-TIE = 0.3  # of the tolerance: rows whose lengths differ by less are equally long
+TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
 APART = 5e-11  # and so are those that differ by less than this part of the longest row
 SAME_AXIS = 1e-6  # the angle below which two rows give the same axis: a change of axes as small as this is no jump
 TINY = torch.finfo(torch.float64).tiny
@@ -185,9 +186,15 @@ def _sample_floor(planes: Planes) -> Tensor | float | None:
     return planes.layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
 
 
-def _bar(peak: Tensor, equal: Tensor | None) -> Tensor:
-    """The squared length from which on rows are taken; ``equal``: from ``_tie``, if longest rows are asked for."""
-    return peak * FRACTION if equal is None else torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+def _bar(peak: Tensor, equal: Tensor | None, longest: Tensor | None) -> Tensor:
+    """The squared length from which on rows are taken.
+
+    ``equal``: from ``_tie``, if longest rows are asked for; ``longest``: in which samples, if not in all.
+    """
+    if equal is None:
+        return peak * FRACTION
+    bar = torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+    return bar if longest is None else torch.where(longest, bar, peak * FRACTION)
 
 
 def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
@@ -210,8 +217,10 @@ def _steps(planes: Planes) -> Iterator[_Step]:
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-            equal = _tie(peak, _sample_floor(planes), planes.tolerance) if planes.longest else None
-        above = r2 >= layout.spread(_bar(peak, equal))
+            wanted = planes.longest is not False
+            equal = _tie(peak, _sample_floor(planes), planes.tolerance) if wanted else None
+            some = layout.as_sample(planes.longest.unsqueeze(-1))[0] if isinstance(planes.longest, Tensor) else None
+        above = r2 >= layout.spread(_bar(peak, equal, some))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
@@ -235,9 +244,15 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     """
     layout, values = planes.layout, planes.values
     if isinstance(layout, Dense) and native.is_at_hand(values):
-        rows, rule = planes.rows.movedim(0, -1), _rule(planes.tolerance, planes.longest)
+        rows = planes.rows.movedim(0, -1)
         found = native.pivoted_qr(
-            rows, rule, special, floor=planes.floor, short=planes.short, row_floor=planes.row_floor
+            rows,
+            _rule(planes.tolerance, planes.longest),
+            special,
+            floor=planes.floor,
+            short=planes.short,
+            row_floor=planes.row_floor,
+            longest=_some(planes.longest),
         )
         return _compiled(found, layout, planes.name)
     steps = list(_steps(planes))
@@ -254,7 +269,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
-    if planes.longest:
+    if planes.longest is True:
         several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
         tied = (several & determined).any(-1)
     positions = layout.collect([s.chosen for s in steps])
@@ -270,13 +285,20 @@ def cloud_qr(cloud: Cloud, special: bool) -> PivotedQR:
             return pivoted_qr(cloud.planes(), special)
     noise = 8 * cloud.eps
     floor = None if cloud.origin is None or cloud.distance is None else noise * cloud.distance
-    rule = _rule(cloud.tolerance, cloud.longest)
-    found = native.pivoted_qr(x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor)
+    rule, some = _rule(cloud.tolerance, cloud.longest), _some(cloud.longest)
+    found = native.pivoted_qr(
+        x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor, longest=some
+    )
     return _compiled(found, layout, cloud.name)
 
 
-def _rule(tolerance: float, longest: bool) -> native.Rule:
-    return native.Rule(FRACTION, tolerance, 2 * tie(tolerance) if longest else 0.0, SPECK, TINY)
+def _rule(tolerance: float, longest: bool | Tensor) -> native.Rule:
+    return native.Rule(FRACTION, tolerance, 0.0 if longest is False else 2 * tie(tolerance), SPECK, TINY)
+
+
+def _some(longest: bool | Tensor) -> Tensor | None:
+    """The samples in which longest rows are asked for, if not in all or none."""
+    return longest if isinstance(longest, Tensor) else None
 
 
 def _compiled(found: native.Decomposition, layout: Layout, name: str) -> PivotedQR:
@@ -296,8 +318,7 @@ def margin(planes: Planes, special: bool = False) -> Tensor:
     gives the same axis as the chosen one is none to look at; with ``special`` the last axis does not depend on rows. A
     change of the cloud by half the margin can be enough for a flip, as the row and the bar both move.
 
-    Behind a tie between longest rows nothing is looked at, as it would depend on the order of the rows; the margin
-    is that of the tie, or less. Overwrites the planes.
+    Longest rows that tie give a margin of zero, whichever of them is taken. Overwrites the planes.
     """
     layout, rows = planes.layout, planes.rows
     lengths, to_bars, ties = [], [], []
@@ -307,12 +328,13 @@ def margin(planes: Planes, special: bool = False) -> Tensor:
         irrelevant = ~here & _same_axis(rows[axis:], r2, layout, chosen)
         if layout.real is not None:
             irrelevant = irrelevant | ~layout.real
-        if planes.longest:
+        if planes.longest is True:
             if equal is None:
                 equal = _tie(peak, _sample_floor(planes), planes.tolerance) / 2
             gap = layout.spread(peak.sqrt()) - r2.sqrt()
             to_bar = layout.amin(gap.masked_fill(irrelevant | here, torch.inf))
-            ties.append(layout.amin(gap.masked_fill(here, torch.inf)) <= equal)
+            ties.append(to_bar <= equal)
+            to_bar = torch.where(ties[-1], 0.0, to_bar)  # which of them is chosen depends on the order
         else:
             irrelevant = irrelevant | (layout.positions(r2) > layout.spread(chosen))
             to_bar = (r2.sqrt() - layout.spread((peak * FRACTION).sqrt())).abs()

@@ -2,7 +2,7 @@
 
 **One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
 units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
-roundings of the rows. Poses are compared by it, and points that coincide (``permutation.pairs``, ``permutation.points``).
+roundings of the rows. Poses are compared by it, and so are points that coincide.
 
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
@@ -27,8 +27,8 @@ from minframe.linalg.qr import APART
 from minframe.permutation.action import inverse
 from minframe.permutation.backend import DEFAULT
 from minframe.permutation.compiled import FRAME_MAKERS, CompiledFrame
-from minframe.permutation.pairs import Pairs, Poses, symmetric_pairs
-from minframe.permutation.points import Ordering, PointSet, order_margin, order_points
+from minframe.permutation.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.permutation.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.permutation.product import ProductFrame, reordered
 from minframe.permutation.relations import coloured, is_per_row
 
@@ -91,7 +91,16 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
     return PointSet(
-        points, torch.cat([none, *fixed], 1), reduction.blocks, soft, equal, slack, colours, edges, mask, cloud.tolerance
+        points,
+        torch.cat([none, *fixed], 1),
+        reduction.blocks,
+        soft,
+        equal,
+        slack,
+        colours,
+        edges,
+        mask,
+        cloud.tolerance,
     )
 
 
@@ -102,7 +111,7 @@ def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     points = point_set(group.linear, cloud, group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal)
+    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
     twins = None
     if not all_true(ordering.twins == number):
         position = inverse(order)
@@ -144,7 +153,10 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     order[tied] = found.order
     ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
     equal = points.equal.new_zeros((b, 1)).index_copy(0, tied, points.equal)
-    order, linear, pairs = _framed(group, cloud, ordering, equal)
+    thin = tied.cpu()[thin_samples(points, found.owner)]
+    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
+    cloud = replace(cloud, longest=~frame.tied)
+    order, linear, pairs = _framed(group, cloud, ordering, equal, thin)
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
     return ProductFrame(
         group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=lambda: frame.margin
@@ -155,7 +167,7 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor
+    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
 ) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
@@ -167,13 +179,18 @@ def _framed(
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
-        pairs, moved = symmetric_pairs(_poses(group, ordered, linear, equal), generators, owner)
+        poses = _poses(group, ordered, linear, equal)
+        chains, moved = symmetries(poses, generators, owner, set(thin.tolist()))
+        if moved:
+            order = order.clone()
+            for sample, permutation in moved.items():
+                order[sample] = order[sample][permutation.to(order.device)]
     if moved:
-        order = order.clone()
-        for sample, permutation in moved.items():
-            order[sample] = order[sample][permutation.to(order.device)]
-        linear = group.row_frame(reordered(cloud, cloud.layout.unpad_order(order)))
-    return order, linear, pairs
+        ordered = reordered(cloud, cloud.layout.unpad_order(order))
+        linear = group.row_frame(ordered)
+    with torch.no_grad():
+        poses = _poses(group, ordered, linear, equal) if moved else poses
+        return order, linear, with_matrices(poses, chains)
 
 
 def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
@@ -181,7 +198,8 @@ def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tenso
     layout = ordered.layout
     inputs, per_row = [], []
     for x, type in ordered.inputs:
-        y = linear.pose(wide(x.detach()), type.name, own=True)
+        # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
+        y = linear.coordinates(wide(x.detach()), type.name)
         rows = is_per_row(x, layout, type.order)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)

@@ -26,8 +26,9 @@ from minframe.permutation.action import inverse
 from minframe.permutation.cluster import classes_of, combine
 from minframe.permutation.labelling import labelling
 from minframe.permutation.refine import initial, is_discrete
-from minframe.permutation.separate import FEW, separate
+from minframe.permutation.separate import FEW, separate, separate_with_margin
 
+THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
 
 
@@ -308,11 +309,33 @@ def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor)
     return order.gather(-1, place.gather(-1, image) + place - place.gather(-1, twins))
 
 
+def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
+    """The samples among ``owner`` ``(k,)`` that are about as thin in some direction as what counts as equal.
+
+    Whether such a direction is determined may depend on which of several almost equal rows are looked at.
+    """
+    samples = torch.unique(owner)
+    if points.blocks is None or not len(samples):
+        return samples[:0]
+    there = samples.to(points.rows.device)
+    rows = torch.cat([points.fixed[there], points.rows[there].flatten(1, 2)], 1)
+    equal = points.equal[there]
+    many = rows.shape[1] ** 0.5
+    thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
+    for block in points.blocks:
+        width = torch.linalg.svdvals(rows[..., block])
+        thin |= ((width > equal / THIN) & (width < THIN * many * equal)).any(-1)
+    return samples[thin.cpu()]
+
+
 def order_margin(points: PointSet) -> Tensor:
-    """Half of the smallest relative difference of lengths by which points are told apart, ``(B,)``."""
-    sizes = points.rows.abs().flatten(2).amax(-1) if points.blocks is None else _sizes(points)
-    if points.mask is not None:
-        sizes = torch.where(points.mask, sizes, torch.nan)
-    gap = sizes.sort(-1)[0].diff(dim=-1)
-    gap = torch.where(gap > points.slack, gap, torch.inf)
-    return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(sizes[:, 0], torch.inf)
+    """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
+
+    Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
+    equal may order them by their lengths.
+    """
+    cells, margin = separate_with_margin(_invariants(points), points.start(), points.slack)
+    tied = ~is_discrete(cells, points.mask)
+    if points.edges is None:
+        tied &= ~_coincide(points, cells)
+    return torch.where(tied, 0.0, margin / 2)
