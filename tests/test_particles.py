@@ -12,7 +12,7 @@ from torch import Tensor
 import minframe as mf
 from minframe.testing import particles
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "benchmarks"))
 
 from linear import (
     BOUND,

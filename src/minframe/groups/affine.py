@@ -118,6 +118,9 @@ class Affine(_Shifting):
         shift = torch.randn(*batch, self.d, dtype=linear.dtype, device=device, generator=generator)
         return self.assemble(linear, shift)
 
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return self.linear.random_options(dtype)
+
     def parts(self, g: Tensor) -> tuple[Tensor, Tensor]:
         return g[..., :-1, :-1], g[..., :-1, -1]
 

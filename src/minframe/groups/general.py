@@ -61,6 +61,9 @@ class GL(MatrixGroup):
             g[..., -1] *= torch.linalg.det(g).sgn().conj().unsqueeze(-1)
         return g.to(dtype or self.default_dtype())
 
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return {"max_condition": 10.0}
+
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
 

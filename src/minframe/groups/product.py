@@ -60,6 +60,9 @@ class Product(Group):
         linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)  # type: ignore[arg-type]
         return Pair(permutation, linear)
 
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return self.linear.random_options(dtype)
+
     def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:
         permutation, linear = g
         kind = self.type(type)
