@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
 from minframe.testing import DEGENERATIONS, polytopes
 
 DIMENSIONS = (1, 2, 3, 5, 8)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 import minframe as mf
 from clouds import MOLECULES, all_clouds, cube, generic, momenta, octahedron, tetrahedron
-from minframe.permutation import backend, invariant
+from minframe.frame import invariant
+from minframe.labelling import backend
 from table import GROUPS, bound, number, options, randn
 
 CLOUDS = all_clouds()

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import minframe as mf
-from minframe.permutation import parallel
-from minframe.permutation.backend import Backend
-from minframe.permutation.residual import Kind
+from minframe.labelling import parallel
+from minframe.labelling.backend import Backend
+from minframe.labelling.residual import Kind
 from test_permutation_families import cfi, cycle, petersen, union
 
 pytest.importorskip("igraph")

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minframe.permutation.cluster import cluster, cluster_edges, cluster_rows, combine
+from minframe.labelling.cluster import cluster, cluster_edges, cluster_rows, combine
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4, 1e-30, 1e30])

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from minframe.permutation import refine as refine_module
-from minframe.permutation.ops import canonical_order
+from minframe.labelling import refine as refine_module
+from minframe.labelling.ops import canonical_order
 
 Graph = tuple[Tensor, Tensor]  # node colours (n,), edge colours (n, n)
 

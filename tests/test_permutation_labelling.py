@@ -10,18 +10,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minframe.permutation import backend as backends
-from minframe.permutation import pieces
-from minframe.permutation import residual as residuals
-from minframe.permutation.arcs import Arcs
-from minframe.permutation.backend import Layered, backend_version, inverse, layered, lists_vertices
-from minframe.permutation.cluster import cluster_edges
-from minframe.permutation.labelling import label, label_graph, label_sparse
-from minframe.permutation.ops import canonical_order, node_orbits, pair_orbits
-from minframe.permutation.orbits import edge_orbits_sparse, orbits_sparse
-from minframe.permutation.order import group_order
-from minframe.permutation.residual import residual
-from minframe.permutation.search import search
+from minframe.labelling import backend as backends
+from minframe.labelling import pieces
+from minframe.labelling import residual as residuals
+from minframe.labelling.arcs import Arcs
+from minframe.labelling.backend import Layered, backend_version, inverse, layered, lists_vertices
+from minframe.labelling.cluster import cluster_edges
+from minframe.labelling.label import label, label_graph, label_sparse
+from minframe.labelling.ops import canonical_order, node_orbits, pair_orbits
+from minframe.labelling.orbits import edge_orbits_sparse, orbits_sparse
+from minframe.labelling.order import group_order
+from minframe.labelling.residual import residual
+from minframe.labelling.search import search
 from test_permutation_families import GRAPHS, SHAPES, cfi, complete, cycle, permute_pairs, plain, relabel, union
 
 BACKENDS = ["igraph", "pynauty"]

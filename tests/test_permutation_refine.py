@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minframe.permutation.arcs import Arcs, components
-from minframe.permutation.cluster import cluster_edges
-from minframe.permutation.refine import is_discrete, refine, refine_sparse
+from minframe.labelling.arcs import Arcs, components
+from minframe.labelling.cluster import cluster_edges
+from minframe.labelling.refine import is_discrete, refine, refine_sparse
 from test_permutation_families import GRAPHS, SHAPES, cfi, complete, plain, relabel
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import minframe as mf
-from minframe.permutation.action import inverse, take_edges, take_nodes
+from minframe.labelling.action import inverse, take_edges, take_nodes
 from test_permutation_families import (
     GRAPHS,
     SHAPES,

@@ -37,7 +37,7 @@ from clouds import (
     symmetric_clouds,
     tetrahedron,
 )
-from minframe.permutation.action import take_nodes
+from minframe.labelling.action import take_nodes
 from table import bound, number, options
 
 S = mf.S()

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
+from minframe.dtypes import wide
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
+from minframe.labelling.action import inverse, move
 from minframe.layout import Dense, Layout
-from minframe.linalg.action import wide
-from minframe.permutation.action import inverse, move
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.types import EDGE_ATTR, EDGE_INDEX
 from minframe.wrap import Equivariant

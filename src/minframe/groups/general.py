@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.linalg.action import multiply, wide
+from minframe.linalg.action import multiply
 from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import row_basis, smooth, whitened

@@ -9,13 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud, Planes
-from minframe.errors import all_true
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.linalg.action import multiply, wide
+from minframe.linalg.action import multiply
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from minframe.checks import check_cloud, check_core
 from minframe.cloud import Cloud, Relations
-from minframe.errors import check_cloud, check_core
+from minframe.dtypes import narrow
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
+from minframe.labelling.backend import installed_version
 from minframe.layout import Layout, layout_of
-from minframe.linalg.action import behind_batch, narrow, transform
-from minframe.permutation.backend import installed_version
-from minframe.permutation.relations import check_rows, is_per_row
+from minframe.linalg.action import behind_batch, transform
+from minframe.relations import check_rows, is_per_row
 from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
 
 
@@ -49,7 +50,7 @@ class LinearGroup(_Coordinates):
     """A group that acts on coordinates, by a matrix, by a shift or by both.
 
     With ``permutation_invariant=True`` frames do not depend on the order of the rows, so that a backbone that respects
-    permutations keeps doing so inside ``Equivariant``; see ``permutation.invariant``. What tells rows apart besides
+    permutations keeps doing so inside ``Equivariant``; see ``frame.invariant``. What tells rows apart besides
     their coordinates, such as the kinds of atoms, is then to be given as an input of type ``"node"``, ``"edge"`` or
     ``"scalar"``: it decides where the coordinates leave a choice.
     """
@@ -87,7 +88,7 @@ class LinearGroup(_Coordinates):
     def frame_of(self, cloud: Cloud) -> Frame:
         if not self.permutation_invariant:
             return self.row_frame(cloud)
-        from minframe.permutation.invariant import invariant_frame
+        from minframe.frame.invariant import invariant_frame
 
         return invariant_frame(self, cloud)
 

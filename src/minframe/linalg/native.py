@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent, is_transformed
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
+from minframe.tracing import has_tangent, is_compiling, is_transformed, is_watched
 
 try:
     from minframe.linalg import _native
@@ -42,7 +42,7 @@ def is_at_hand(x: Tensor) -> bool:
     """Whether ``x`` is small, and may be read from memory: nobody looks on, and no derivative is wanted."""
     return (
         _native is not None
-        and not torch.compiler.is_compiling()
+        and not is_compiling()
         and not is_transformed(x)
         and x.numel() <= NUMBERS
         and x.is_cpu
@@ -50,8 +50,7 @@ def is_at_hand(x: Tensor) -> bool:
         and x.dtype in (torch.float32, torch.float64)
         and not x.is_neg()  # what is in memory has the other sign
         and not has_tangent(x)
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._is_tracing()
+        and not is_watched()
     )
 
 

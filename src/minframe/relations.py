@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.checks import check_mask, data_checks_enabled, readable
 from minframe.cloud import Relations
-from minframe.errors import check_mask, data_checks_enabled, readable
+from minframe.labelling.colours import channels, edge_colours, node_colours
 from minframe.layout import Dense, Layout, Ragged, layout_of
-from minframe.permutation.colours import channels, edge_colours, node_colours
 from minframe.types import Type
 
 Named = tuple[str, Tensor]

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import Arcs
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.pieces import Moves, assemble
-from minframe.permutation.refine import is_discrete, refine, refine_sparse
-from minframe.permutation.residual import residual
+from minframe.labelling.arcs import Arcs
+from minframe.labelling.backend import DEFAULT
+from minframe.labelling.pieces import Moves, assemble
+from minframe.labelling.refine import is_discrete, refine, refine_sparse
+from minframe.labelling.residual import residual
 
 SPARSE_ROUNDS = 64  # of refinement before a library takes over
 

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud
-from minframe.errors import all_true
+from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
-from minframe.linalg.action import behind_batch, multiply, wide
-from minframe.permutation.action import inverse
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.compiled import CompiledFrame
-from minframe.permutation.pairs import Pairs, Poses, symmetric_pairs
-from minframe.permutation.points import Ordering, PointSet, order_margin, order_points
-from minframe.permutation.product import ProductFrame, reordered
-from minframe.permutation.relations import coloured, is_per_row
+from minframe.frame.compiled import CompiledFrame
+from minframe.frame.pairs import Pairs, Poses, symmetric_pairs
+from minframe.frame.points import Ordering, PointSet, order_margin, order_points
+from minframe.frame.product import ProductFrame, reordered
+from minframe.labelling.action import inverse
+from minframe.labelling.backend import DEFAULT
+from minframe.linalg.action import behind_batch, multiply
+from minframe.relations import coloured, is_per_row
+from minframe.tracing import is_compiling
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
@@ -90,7 +92,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return CompiledFrame(group, group.linear, cloud, shown=True)
     points = point_set(group.linear, cloud, group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
@@ -121,7 +123,7 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     permutations would have returned the same with its rows permuted, and that is what is averaged over.
     """
     cloud = replace(cloud, longest=True)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return CompiledFrame(group, group, cloud, shown=False)
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):

@@ -33,7 +33,7 @@ import functools
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import Arcs
+from minframe.labelling.arcs import Arcs
 
 _MIX = (-4658895280553007687, -7723592293110705685)  # of the finaliser of splitmix64
 _SEED = -7046029254386353131  # 2^64 over the golden ratio

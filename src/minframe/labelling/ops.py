@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.permutation import orbits as _orbits
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.labelling import Labelling, label_sparse, labelling
+from minframe.labelling import orbits as _orbits
+from minframe.labelling.backend import DEFAULT
+from minframe.labelling.label import Labelling, label_sparse, labelling
 
 
 def _flat(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str, automorphisms: bool) -> Labelling:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
+from minframe.frame.product import ProductFrame, reordered
 from minframe.layout import Dense, Ragged
-from minframe.permutation.product import ProductFrame, reordered
+from minframe.tracing import constant_while_compiling
 from minframe.types import PRODUCT_TYPES, Type
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _named(name: str) -> Group:
     return _GROUPS[name]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_while_compiling
 def _name(group: Group) -> str:
     _GROUPS[repr(group)] = group
     return repr(group)

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from minframe.tracing import is_compiling, is_transformed
 
 _checked = contextvars.ContextVar("minframe_checked", default=True)
 
@@ -31,7 +32,7 @@ def unchecked() -> Iterator[None]:
 
 def data_checks_enabled() -> bool:
     """Whether checks may read tensor values now."""
-    return not torch.compiler.is_compiling() and _checked.get()
+    return not is_compiling() and _checked.get()
 
 
 def readable(x: Tensor) -> bool:
@@ -42,20 +43,6 @@ def readable(x: Tensor) -> bool:
 def all_true(condition: Tensor) -> bool:
     """Whether it holds for all samples, if that may be read now; else no."""
     return readable(condition) and bool(condition.all())
-
-
-def is_transformed(x: Tensor) -> bool:
-    """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
-
-
-def has_tangent(x: Tensor) -> bool:
-    """Whether derivatives are taken with respect to ``x``, backward or forward."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        return True
-    if torch.compiler.is_compiling():
-        return False
-    return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
 
 
 def check_finite(peak: Tensor, name: str) -> None:

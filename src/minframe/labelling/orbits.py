@@ -12,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import components
-from minframe.permutation.pieces import Moves
+from minframe.labelling.arcs import components
+from minframe.labelling.pieces import Moves
 
 
 def orbits(generators: Tensor, owner: Tensor, count: int) -> Tensor:

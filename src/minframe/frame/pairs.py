@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.labelling.action import inverse
+from minframe.labelling.chain import StabiliserChain
 from minframe.layout import Dense
-from minframe.permutation.action import inverse
-from minframe.permutation.chain import StabiliserChain
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup

@@ -13,11 +13,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from minframe.errors import all_true
-from minframe.permutation import ops
-from minframe.permutation import orbits as _orbits
-from minframe.permutation.labelling import Labelling, labelling
-from minframe.permutation.order import group_order
+from minframe.checks import all_true
+from minframe.labelling import ops
+from minframe.labelling import orbits as _orbits
+from minframe.labelling.label import Labelling, labelling
+from minframe.labelling.order import group_order
+from minframe.tracing import is_compiling
 
 
 class Symmetry(ABC):
@@ -83,7 +84,7 @@ class GraphSymmetry(Symmetry):
     def __init__(self, colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> None:
         self._graph = colours, edges, mask, backend
         self.device = colours.device
-        if torch.compiler.is_compiling():
+        if is_compiling():
             self.order = ops.canonical_order(*self._graph)[0]
         else:
             self.order = labelling(*self._graph, automorphisms=False).order.to(self.device)
@@ -93,17 +94,17 @@ class GraphSymmetry(Symmetry):
         return labelling(*self._graph)
 
     def orbits(self) -> Tensor:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return ops.node_orbits(*self._graph)
         return _orbits.orbits(self._found.generators, self._found.owner, len(self.order)).to(self.device)
 
     def orbitals(self) -> Tensor:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return ops.pair_orbits(*self._graph)
         return _orbits.orbitals(self._found.generators, self._found.owner, len(self.order)).to(self.device)
 
     def trivial(self) -> bool:
-        return not torch.compiler.is_compiling() and not len(self._found.owner)
+        return not is_compiling() and not len(self._found.owner)
 
     def sizes(self) -> list[int]:
         counts = torch.bincount(self._found.owner, minlength=len(self.order))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import components
-from minframe.permutation.chain import StabiliserChain
+from minframe.labelling.arcs import components
+from minframe.labelling.chain import StabiliserChain
 
 
 def group_order(generators: Tensor) -> int:

@@ -25,8 +25,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import components
-from minframe.permutation.refine import edge_weights, initial, is_discrete, refine_step
+from minframe.labelling.arcs import components
+from minframe.labelling.refine import edge_weights, initial, is_discrete, refine_step
 
 DEPTH = 8  # of the path; symmetry that takes longer to break is a library's business
 LEAVES = 256

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.permutation.arcs import Arcs, components
-from minframe.permutation.refine import scramble
+from minframe.labelling.arcs import Arcs, components
+from minframe.labelling.refine import scramble
 
 
 class Kind(NamedTuple):

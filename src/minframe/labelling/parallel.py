@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
-from minframe.permutation import backend as backends
-from minframe.permutation.backend import Backend
-from minframe.permutation.residual import Kind
+from minframe.labelling import backend as backends
+from minframe.labelling.backend import Backend
+from minframe.labelling.residual import Kind
 
 PAYS = 50_000  # arcs of a batch from which on they are sent
 PORTIONS = 4  # for each worker, as graphs differ in what they take

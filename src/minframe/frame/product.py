@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
+from minframe.frame.pairs import Pairs
+from minframe.frame.permutation import nested
+from minframe.labelling.action import inverse, take_edges, take_nodes
+from minframe.labelling.orbits import orbit_mean, orbital_mean
+from minframe.labelling.symmetry import RowSymmetry
 from minframe.layout import Dense, Layout, Ragged
-from minframe.linalg.action import transform, wide
-from minframe.permutation.action import inverse, take_edges, take_nodes
-from minframe.permutation.frame import nested
-from minframe.permutation.orbits import orbit_mean, orbital_mean
-from minframe.permutation.pairs import Pairs
-from minframe.permutation.relations import is_per_row
-from minframe.permutation.symmetry import RowSymmetry
+from minframe.linalg.action import transform
+from minframe.relations import is_per_row
 from minframe.types import Type
 
 if TYPE_CHECKING:

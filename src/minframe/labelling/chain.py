@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from minframe.permutation import orbits as _orbits
+from minframe.labelling import orbits as _orbits
 
 Permutation = tuple[int, ...]
 CALM = 20  # random elements that leave nothing before a proof is tried

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from minframe.frame import Frame
+from minframe.labelling.action import inverse, take_edges, take_nodes
+from minframe.labelling.orbits import orbit_mean, orbital_mean
+from minframe.labelling.symmetry import Symmetry
 from minframe.layout import Layout
-from minframe.permutation.action import inverse, take_edges, take_nodes
-from minframe.permutation.orbits import orbit_mean, orbital_mean
-from minframe.permutation.symmetry import Symmetry
 from minframe.types import Type
 
 if TYPE_CHECKING:

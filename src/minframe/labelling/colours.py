@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minframe.errors import data_checks_enabled
-from minframe.permutation.cluster import cluster, cluster_edges, combine
+from minframe.checks import data_checks_enabled
+from minframe.labelling.cluster import cluster, cluster_edges, combine
 
 EPSILONS = 32  # of the dtype: what rounding accounts for
 SMALL = 1 << 20  # weights that are integers up to this are colours themselves

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Planes
+from minframe.labelling.action import inverse
+from minframe.labelling.cluster import classes_of, combine
+from minframe.labelling.label import labelling
+from minframe.labelling.refine import initial, is_discrete
+from minframe.labelling.separate import FEW, separate
 from minframe.layout import Dense
 from minframe.linalg.qr import TINY, pivoted_qr
-from minframe.permutation.action import inverse
-from minframe.permutation.cluster import classes_of, combine
-from minframe.permutation.labelling import labelling
-from minframe.permutation.refine import initial, is_discrete
-from minframe.permutation.separate import FEW, separate
 
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
 

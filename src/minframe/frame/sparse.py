@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from minframe.checks import data_checks_enabled
 from minframe.cloud import Cloud, Relations
-from minframe.errors import data_checks_enabled
 from minframe.frame import Frame
+from minframe.frame.permutation import nested
+from minframe.labelling.action import inverse
+from minframe.labelling.arcs import components
+from minframe.labelling.cluster import combine
+from minframe.labelling.colours import channels, tolerance
+from minframe.labelling.label import label_sparse
+from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
+from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
+from minframe.labelling.order import group_order
+from minframe.labelling.pieces import Moves
 from minframe.layout import Dense, Layout, Ragged, layout_of
-from minframe.permutation.action import inverse
-from minframe.permutation.arcs import components
-from minframe.permutation.cluster import combine
-from minframe.permutation.colours import channels, tolerance
-from minframe.permutation.frame import nested
-from minframe.permutation.labelling import label_sparse
-from minframe.permutation.ops import sparse_edge_orbits, sparse_orbits, sparse_order
-from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
-from minframe.permutation.order import group_order
-from minframe.permutation.pieces import Moves
-from minframe.permutation.relations import check_numbers, check_tensor
+from minframe.relations import check_numbers, check_tensor
+from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class SparseFrame(Frame):
         """Orbits of nodes or of edges, computed once."""
         if kind.name not in self._numbers:
             nodes, n = kind is NODE, len(self.order)
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
             elif nodes:
                 found = orbits_sparse(self._moves, n)
@@ -256,7 +257,7 @@ class SparseFrame(Frame):
         kind = self.group.type(type)
         if kind not in (NODE, EDGE_ATTR):
             return y
-        if not torch.compiler.is_compiling() and not (self._moves.pieces or self._moves.loose):
+        if not is_compiling() and not (self._moves.pieces or self._moves.loose):
             return y
         numbers = self._orbits(kind)
         if canonical:

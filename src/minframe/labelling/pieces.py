@@ -18,10 +18,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from minframe.permutation.backend import inverse
-from minframe.permutation.parallel import Answer, ask
-from minframe.permutation.residual import Kind, Residual
-from minframe.permutation.search import search
+from minframe.labelling.backend import inverse
+from minframe.labelling.parallel import Answer, ask
+from minframe.labelling.residual import Kind, Residual
+from minframe.labelling.search import search
 
 SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
 
