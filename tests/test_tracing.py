@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from minframe import tracing
 
-
 PRIVATE = re.compile(r"\btorch(\.\w+)*\._\w|\bfrom torch\S* import [^\n]*\b_\w|\bfunctorch\b|_dynamo")
 
 
