@@ -6,6 +6,8 @@ Every import counts, also one inside a function and one for type checkers alone.
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -117,3 +119,13 @@ def test_the_laboratory_uses_public_names_alone() -> None:
         if node.module not in public
     }
     assert found == set()
+
+
+def test_importing_the_library_brings_nothing_but_the_standard_library() -> None:
+    """No compiler (``torch._dynamo``: more than a second), no NumPy, no labelling library, before any is needed."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import minframe\n"
+        "print(*{name if name.startswith('torch._dynamo') else name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - set(sys.stdlib_module_names) - {"torch"} == {"minframe"}
