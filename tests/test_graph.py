@@ -10,9 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minframe import checks, graph
-from minframe.labelling.chain import StabiliserChain
-from test_permutation_families import (
+from graphs import (
     GRAPHS,
     SHAPES,
     all_graphs,
@@ -30,6 +28,8 @@ from test_permutation_families import (
     shrikhande,
     union,
 )
+from minframe import checks, graph
+from minframe.labelling.chain import StabiliserChain
 
 BACKENDS = ["igraph", "pynauty"]
 

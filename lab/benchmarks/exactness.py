@@ -23,15 +23,15 @@ import minframe as mf
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-import test_permutations as graphs
-import test_products as products
+from backbones import deviation, lopsided, lopsided_graph
 from clouds import all_clouds
-from test_permutation_families import GRAPHS, SHAPES, all_graphs, connected
+from graphs import GRAPHS, SHAPES, all_graphs, connected
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 CLOUD_BOUNDS = {torch.float64: 1e-11, torch.float32: 1e-5}
 ENTRIES = 1 << 16  # of the rows or edges of what is looked at together
 S = mf.S()
+OUTPUTS = {"scalar": "scalar", "node": "node", "edge": "edge"}
 
 
 def portions(elements: int, entries: int) -> Iterator[int]:
@@ -49,7 +49,7 @@ def report(name: str, dtype: torch.dtype, figures: dict[str, float], bound: floa
 
 
 def cloud_error(group: mf.Group, x: Tensor, elements: int) -> float:
-    model = mf.Equivariant(products.lopsided, group)
+    model = mf.Equivariant(lopsided, group)
     generator = torch.Generator().manual_seed(0)
     errors = [
         mf.testing.equivariance_error(model, group, x.expand(k, *x.shape), elements=1, generator=generator).max()
@@ -79,9 +79,9 @@ def comparison(a: Tensor, h: Tensor | None = None) -> Callable[[Tensor], dict[st
 
     def net(a: Tensor, h: Tensor | None = None) -> dict[str, Tensor]:
         shown.append(a)
-        return graphs.lopsided(a, h)
+        return lopsided_graph(a, h)
 
-    model = mf.Equivariant(net, S, inputs, graphs.OUTPUTS)
+    model = mf.Equivariant(net, S, inputs, OUTPUTS)
     plain = model(*args)
     form = shown.pop()
 
@@ -92,7 +92,7 @@ def comparison(a: Tensor, h: Tensor | None = None) -> Callable[[Tensor], dict[st
         found = model(*(moved(x, type) for x, type in zip(args, inputs.values(), strict=True)))
         same = torch.equal(shown.pop(), form.expand(len(g), *form.shape[1:]))
         same = same and torch.equal(found["scalar"], plain["scalar"].expand(len(g)))
-        off = {kind: graphs.deviation(found[kind], moved(plain[kind], kind)) for kind in ("node", "edge")}
+        off = {kind: deviation(found[kind], moved(plain[kind], kind)) for kind in ("node", "edge")}
         return {"shown": 0.0 if same else 1.0} | off
 
     return compare

@@ -7,13 +7,18 @@ Errors are relative, ``|f(g x) - g f(x)| / |g f(x)|``. Inputs are moved in float
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 import minframe as mf
 from minframe.testing import DEGENERATIONS, particles
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 from oracle import Comparison, compare, compare_brought_back, errors_of, has_exact_frame, relative
 
 ELEMENTS = 1000

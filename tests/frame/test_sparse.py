@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from graphs import GRAPHS, SHAPES, complete, cycle, petersen
 from minframe.groups.base import Input
-from test_permutation_families import GRAPHS, SHAPES, complete, cycle, petersen
 
 S = mf.S()
 TYPES = {"edge_index": "edge_index", "edge_attr": "edge_attr", "h": "node"}
@@ -236,9 +235,7 @@ def test_a_large_graph() -> None:
     index = torch.unique(torch.randint(0, n, (2, e), generator=generator), dim=1)
     model = mf.Equivariant(net, S, {"edge_index": "edge_index", "h": "node"}, OUTPUTS)
     h = torch.zeros(n, 1)
-    start = time.perf_counter()
     plain = model(index, h=h)
-    assert time.perf_counter() - start < 30
     g = torch.randperm(n, generator=generator)
     out = model(g[index][:, torch.randperm(index.shape[1])], h=h)
     assert torch.equal(out["scalar"], plain["scalar"])

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import minframe as mf
-from minframe.labelling.action import inverse, take_edges, take_nodes
-from test_permutation_families import (
+from backbones import deviation, ramp
+from backbones import lopsided_graph as lopsided
+from graphs import (
     GRAPHS,
     SHAPES,
     all_graphs,
@@ -33,36 +34,11 @@ from test_permutation_families import (
     union,
     weighted,
 )
+from minframe.labelling.action import inverse, take_edges, take_nodes
 
 S = mf.S()
 by_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 OUTPUTS = {"scalar": "scalar", "node": "node", "edge": "edge"}
-
-
-def ramp(n: int, dtype: torch.dtype) -> Tensor:
-    """A different number for every position."""
-    return torch.cos(1.7 * torch.arange(n, dtype=torch.float64)).to(dtype)
-
-
-def lopsided(a: Tensor, h: Tensor | None = None) -> dict[str, Tensor]:
-    """A backbone that treats every position differently: nodes, edges and whole graphs from nodes and edges."""
-    a = a if a.is_floating_point() else a.double()
-    n = a.shape[-1]
-    w = ramp(n, a.dtype)
-    node = torch.tanh((a * w).sum(-1) - (a.mT * w.square()).sum(-1)) + w
-    if h is not None:
-        node = node * (1 + h.to(a.dtype).sum(-1).cumsum(-1))
-    edge = torch.tanh(a * w.unsqueeze(-1) + 0.3 * w) + node.unsqueeze(-1)
-    scalar = (edge * w).sum((-1, -2))
-    return {"scalar": scalar, "node": node.unsqueeze(-1), "edge": edge}
-
-
-def deviation(a: Tensor, b: Tensor) -> float:
-    """Largest difference of two batches, relative to the largest number of each sample."""
-    a, b = a.double().flatten(1), b.double().flatten(1)
-    if not b.numel():
-        return 0.0
-    return float(((a - b).abs().amax(-1) / b.abs().amax(-1).clamp_min(1e-300)).max())
 
 
 def check_graph(

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphs import GRAPHS, SHAPES, complete, from_edges, plain, union
 from minframe.labelling.chain import StabiliserChain, compose, inverse
 from minframe.labelling.label import label_graph
 from minframe.labelling.ops import node_orbits, pair_orbits
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.order import group_order
-from test_permutation_families import GRAPHS, SHAPES, complete, from_edges, plain, union
 
 
 def cycle(n, *points):

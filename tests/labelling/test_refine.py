@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphs import GRAPHS, SHAPES, cfi, complete, plain, relabel
 from minframe.labelling.arcs import Arcs, components
 from minframe.labelling.cluster import cluster_edges
 from minframe.labelling.refine import is_discrete, refine, refine_sparse
-from test_permutation_families import GRAPHS, SHAPES, cfi, complete, plain, relabel
 
 
 def reference(colours, edges):

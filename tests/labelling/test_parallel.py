@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import minframe as mf
+from graphs import cfi, cycle, petersen, union
 from minframe.labelling import parallel
 from minframe.labelling.backend import Backend
 from minframe.labelling.residual import Kind
-from test_permutation_families import cfi, cycle, petersen, union
 
 pytest.importorskip("igraph")
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphs import GRAPHS, SHAPES, cfi, complete, cycle, permute_pairs, plain, relabel, union
 from minframe.labelling import backend as backends
 from minframe.labelling import pieces
 from minframe.labelling import residual as residuals
@@ -22,7 +23,6 @@ from minframe.labelling.orbits import edge_orbits_sparse, orbits_sparse
 from minframe.labelling.order import group_order
 from minframe.labelling.residual import residual
 from minframe.labelling.search import search
-from test_permutation_families import GRAPHS, SHAPES, cfi, complete, cycle, permute_pairs, plain, relabel, union
 
 BACKENDS = ["igraph", "pynauty"]
 ORDERS = {

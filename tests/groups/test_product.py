@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import minframe as mf
+from backbones import lopsided, scale_of
 from clouds import (
     MOLECULES,
     ORDERS,
@@ -46,26 +47,6 @@ CLOUDS = all_clouds()
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 by_group = pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
 by_dtype = pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=list(DTYPES))
-
-
-def scale_of(x: Tensor) -> Tensor:
-    size = x.abs().flatten(-2).amax(-1)[..., None, None]
-    return torch.where(size > 0, size, 1.0)
-
-
-def lopsided(x: Tensor) -> Tensor:
-    """A backbone that respects neither the order of the points nor the coordinates; of the size of its input."""
-    n, d = x.shape[-2:]
-    w = torch.cos(1.3 * torch.arange(n, dtype=torch.float64)).to(x.dtype).unsqueeze(-1)
-    size = scale_of(x)
-    y = x / size
-    mix = 2 * torch.linspace(-1.3, 1.1, d * d, dtype=torch.float64).view(d, d).sin().to(x.dtype)
-    y = _bent(y @ mix) + w * y.roll(1, -1) + 0.3 * y.cumsum(-2) / n + 0.1 * w
-    return size * y
-
-
-def _bent(y: Tensor) -> Tensor:
-    return torch.complex(torch.tanh(y.real), y.imag) if y.is_complex() else torch.tanh(y)
 
 
 def everything(x: Tensor) -> dict[str, Tensor]:

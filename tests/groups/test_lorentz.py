@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.testing import particles
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "benchmarks"))
-
 from linear import (
     BOUND,
     ELEMENTS,
@@ -27,6 +20,7 @@ from linear import (
     wild,
     worst,
 )
+from minframe.testing import particles
 from oracle import compare, compare_brought_back, errors_of, exact_frame, has_exact_frame, moved, relative
 
 CLOUDS = particles()
