@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.errors import data_checks_enabled, has_tangent
+from minframe.checks import data_checks_enabled
+from minframe.dtypes import wide
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
-from minframe.linalg.action import behind_batch, wide
+from minframe.linalg.action import behind_batch
+from minframe.tracing import has_tangent
 from minframe.types import Type
 
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it

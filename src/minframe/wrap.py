@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from minframe.frame import Frame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group, Input
 from minframe.signature import Path, Signature, leaves, map_typed
+from minframe.tracing import tree_map
 
 MINIMAL = Minimal()
 
@@ -37,7 +37,7 @@ def _mean(results: Sequence[Any]) -> Any:
     """The mean of every tensor in results of one structure."""
     if len(results) == 1:
         return results[0]
-    return pytree.tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
+    return tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(nn.Module):
@@ -196,7 +196,7 @@ class Equivariant(nn.Module):
         if self.outputs == "scalar":
             if frame.keeps_scalars:
                 return y
-            return pytree.tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
+            return tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
             if not isinstance(x, Tensor):

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
+from minframe.frame.permutation import PermutationFrame
+from minframe.frame.product import ProductFrame
 from minframe.frames.coset import random_member
 from minframe.frames.method import Method
 from minframe.frames.orders import ordered_frame, random_order, relabelled
@@ -16,9 +18,7 @@ from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
-from minframe.permutation.action import take_nodes
-from minframe.permutation.frame import PermutationFrame
-from minframe.permutation.product import ProductFrame
+from minframe.labelling.action import take_nodes
 
 MODES = ("average", "sample")
 

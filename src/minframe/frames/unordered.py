@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame
+from minframe.frame.invariant import unordered_frame
 from minframe.frames.minimal import Minimal
 from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
-from minframe.permutation.backend import installed_version
-from minframe.permutation.invariant import unordered_frame
+from minframe.labelling.backend import installed_version
 
 
 @dataclass(frozen=True, repr=False)

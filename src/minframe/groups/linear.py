@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import check_cloud, check_core
 from minframe.cloud import Cloud, Relations
-from minframe.errors import check_cloud, check_core
+from minframe.dtypes import narrow
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
 from minframe.layout import Layout, layout_of
-from minframe.linalg.action import behind_batch, narrow, transform
-from minframe.permutation.relations import check_rows
+from minframe.linalg.action import behind_batch, transform
+from minframe.relations import check_rows
 from minframe.types import LINEAR_TYPES, PRODUCT_TYPES
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent, is_transformed
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
+from minframe.tracing import has_tangent, is_compiling, is_transformed, is_watched
 
 try:
     from minframe.linalg import _native
@@ -42,7 +42,7 @@ def is_at_hand(x: Tensor) -> bool:
     """Whether ``x`` is small, and may be read from memory: nobody looks on, and no derivative is wanted."""
     return (
         _native is not None
-        and not torch.compiler.is_compiling()
+        and not is_compiling()
         and not is_transformed(x)
         and x.numel() <= NUMBERS
         and x.is_cpu
@@ -50,8 +50,7 @@ def is_at_hand(x: Tensor) -> bool:
         and x.dtype in (torch.float32, torch.float64)
         and not x.is_neg()  # what is in memory has the other sign
         and not has_tangent(x)
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._is_tracing()
+        and not is_watched()
     )
 
 
@@ -157,8 +156,8 @@ def pivoted_qr(
     constant = floor if isinstance(floor, float) else 0.0
     floor = floor if isinstance(floor, Tensor) else None
     origin, mask, floor, short, row_floor, longest = map(_packed, (origin, mask, floor, short, row_floor, longest))
-    sizes = ((origin, samples * d), (mask, samples * n), (floor, samples), (short, samples), (row_floor, samples * n))
-    sizes += ((longest, samples),)
+    per_sample, per_row = (floor, short, longest), (mask, row_floor)
+    sizes = [(origin, samples * d), *((x, samples) for x in per_sample), *((x, samples * n) for x in per_row)]
     assert all(given is None or given.numel() == size for given, size in sizes)
     pose = x.new_empty(rows.shape)
     basis = x.new_empty((*batch, d, d), dtype=torch.float64)

@@ -56,8 +56,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.checks import check_finite, data_checks_enabled
 from minframe.cloud import Cloud, Planes
-from minframe.errors import check_finite, data_checks_enabled
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
 
