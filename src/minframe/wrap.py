@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from minframe.cloud import Cloud
+from minframe.errors import has_tangent
 from minframe.frame import Frame
 from minframe.frames import Minimal
 from minframe.groups.base import Group, Input
@@ -71,7 +71,7 @@ class Equivariant(nn.Module):
             Both are forwarded to the backbone if it accepts them. Groups that put points in order pad samples to the
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
-        detach_frame: let no gradient flow through the choice of the frame.
+        detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
     """
 
     def __init__(
@@ -196,7 +196,9 @@ class Equivariant(nn.Module):
         found: dict[Path, Input] = {}
 
         def find(path: Path, type: str, x: Any) -> Any:
-            found[path] = Input(".".join(path), x, type)
+            # Detached here, the frame is a constant; the inputs themselves still reach the backbone through their pose.
+            constant = self.detach_frame and isinstance(x, Tensor) and has_tangent(x)
+            found[path] = Input(".".join(path), x.detach() if constant else x, type)
             return x
 
         for name, types in self.inputs.items():
@@ -207,8 +209,7 @@ class Equivariant(nn.Module):
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
-        with torch.no_grad() if self.detach_frame else nullcontext():
-            return self.frames(self.group, cloud)
+        return self.frames(self.group, cloud)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
