@@ -691,14 +691,15 @@ def test_named_clouds_are_what_they_are_called() -> None:
 
 WITHOUT_NUMPY = """
 import sys
-from importlib.abc import MetaPathFinder
 
-class Blocked(MetaPathFinder):
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "numpy":
-            raise ModuleNotFoundError("numpy is not installed", name=name)
+        return None if name.split(".")[0] == "numpy" else self.finder.find_spec(name, path, target)
 
-sys.meta_path.insert(0, Blocked())
+sys.meta_path = [Without(finder) for finder in sys.meta_path]
 import torch, minframe as mf
 
 square = torch.tensor([[1.0, 0], [0, 1], [-1, 0], [0, -1]])
