@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from group_order import group_order
 from minframe.permutation.chain import StabiliserChain, compose, inverse
 from minframe.permutation.labelling import label_graph
 from minframe.permutation.ops import node_orbits, pair_orbits
 from minframe.permutation.orbits import orbit_mean, orbital_mean
-from minframe.permutation.order import group_order
 from test_permutation_families import GRAPHS, SHAPES, complete, from_edges, plain, union
 
 

@@ -15,7 +15,7 @@ from minframe.frame import Frame, LinearFrame
 from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg.action import transform, wide
 from minframe.permutation.action import inverse, take_edges, take_nodes
-from minframe.permutation.frame import nested
+from minframe.permutation.frame import nested, shown
 from minframe.permutation.orbits import orbit_mean, orbital_mean
 from minframe.permutation.pairs import Pairs
 from minframe.permutation.relations import is_per_row
@@ -112,7 +112,7 @@ class ProductFrame(Frame):
         return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""

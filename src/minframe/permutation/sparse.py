@@ -6,7 +6,6 @@ Canonical are the numbers of the nodes, and then the order of the list: by sourc
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,15 @@ from minframe.errors import data_checks_enabled
 from minframe.frame import Frame
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.permutation.action import inverse
-from minframe.permutation.arcs import components
+from minframe.permutation.arcs import Arcs
 from minframe.permutation.cluster import combine
 from minframe.permutation.colours import channels, tolerance
-from minframe.permutation.frame import nested
+from minframe.permutation.counting import count_automorphisms
+from minframe.permutation.frame import nested, shown
 from minframe.permutation.labelling import label_sparse
 from minframe.permutation.ops import sparse_edge_orbits, sparse_orbits, sparse_order
 from minframe.permutation.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
-from minframe.permutation.order import group_order
-from minframe.permutation.pieces import Moves
+from minframe.permutation.pieces import Assembled, Moves
 from minframe.permutation.relations import check_numbers, check_tensor
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
 
@@ -157,14 +156,21 @@ class SparseFrame(Frame):
         self.layout = layout
         self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
-        self.order = sparse_order(*self._graph)
+        if torch.compiler.is_compiling():
+            self.order = sparse_order(*self._graph)
+        else:
+            self.order = self._found.order.to(colours.device)
         self._position = inverse(self.order)
         source, target = self._position[edge_index]
         self._columns = (source * max(len(self.order), 1) + target).argsort()
 
     @cached_property
+    def _found(self) -> Assembled:
+        return label_sparse(*self._graph)
+
+    @property
     def _moves(self) -> Moves:
-        return label_sparse(*self._graph)[1]
+        return self._found.moves
 
     def _orbits(self, kind: Type) -> Tensor:
         """Orbits of nodes or of edges, computed once."""
@@ -196,24 +202,11 @@ class SparseFrame(Frame):
 
     @property
     def size(self) -> Any:
-        moves, n = self._moves, len(self.order)
-        batch = [0] * n if self._graph[3] is None else self._graph[3].tolist()
-        sizes = [1] * math.prod(self.layout.batch_shape)
-        for cell in moves.loose:
-            sizes[batch[cell[0]]] *= math.factorial(len(cell))
-        pairs = [(points[0], p) for points, _ in moves.pieces for p in points]
-        first, other = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(-1)
-        part = components(first, other, n).tolist()
-        by_part: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
-        for move in moves.pieces:
-            by_part[part[move[0][0]]].append(move)
-        for number, members in by_part.items():
-            points = sorted({p for move in members for p in move[0]})
-            local = {p: k for k, p in enumerate(points)}
-            generators = torch.arange(len(points)).repeat(len(members), 1)
-            for row, (source, target) in zip(generators, members, strict=True):
-                row[[local[p] for p in source]] = torch.tensor([local[p] for p in target])
-            sizes[batch[number]] *= group_order(generators)
+        colours, edge_index, edges, batch, backend = self._graph
+        n, count = len(colours), math.prod(self.layout.batch_shape)
+        arcs, _ = Arcs.of_sparse(edge_index.cpu(), None if edges is None else edges.cpu(), n)
+        graph = torch.zeros(n, dtype=torch.int64) if batch is None else batch.cpu()
+        sizes = count_automorphisms(self._orbits(NODE).cpu(), arcs, graph, count, backend)
         return nested(sizes, self.layout.batch_shape)
 
     @property
@@ -222,7 +215,7 @@ class SparseFrame(Frame):
         return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.order.device)
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
         kind = self.group.type(type)

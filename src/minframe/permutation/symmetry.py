@@ -16,8 +16,9 @@ from torch import Tensor
 from minframe.errors import all_true
 from minframe.permutation import ops
 from minframe.permutation import orbits as _orbits
+from minframe.permutation.arcs import Arcs
+from minframe.permutation.counting import count_automorphisms
 from minframe.permutation.labelling import Labelling, labelling
-from minframe.permutation.order import group_order
 
 
 class Symmetry(ABC):
@@ -86,7 +87,7 @@ class GraphSymmetry(Symmetry):
         if torch.compiler.is_compiling():
             self.order = ops.canonical_order(*self._graph)[0]
         else:
-            self.order = labelling(*self._graph, automorphisms=False).order.to(self.device)
+            self.order = self._found.order.to(self.device)
 
     @cached_property
     def _found(self) -> Labelling:
@@ -106,6 +107,17 @@ class GraphSymmetry(Symmetry):
         return not torch.compiler.is_compiling() and not len(self._found.owner)
 
     def sizes(self) -> list[int]:
-        counts = torch.bincount(self._found.owner, minlength=len(self.order))
-        parts = torch.split(self._found.generators, counts.tolist())
-        return [group_order(part) if len(part) else 1 for part in parts]
+        colours, edges, mask, backend = self._graph
+        sizes = [1] * len(self.order)
+        symmetric = torch.unique(self._found.owner)
+        if len(symmetric):
+            chosen = symmetric.to(self.device)
+            n, orbits = colours.shape[-1], self.orbits()[chosen].cpu()
+            graph = torch.arange(len(symmetric)).unsqueeze(-1)
+            arcs = Arcs.of_dense(edges[chosen].cpu(), None if mask is None else mask[chosen].cpu())
+            counts = count_automorphisms(
+                (orbits + n * graph).flatten(), arcs, graph.repeat_interleave(n), len(symmetric), backend
+            )
+            for sample, size in zip(symmetric.tolist(), counts, strict=True):
+                sizes[sample] = size
+        return sizes
