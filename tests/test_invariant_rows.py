@@ -159,7 +159,7 @@ def message_net(x: Tensor, h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
 def test_kinds_of_atoms_of_real_molecules(group: mf.Group) -> None:
-    model = mf.Equivariant(message_net, group, {"x": "point", "h": "scalar"})
+    model = mf.Equivariant(message_net, group, {"x": "point", "h": "node"})
     for name, (x, kinds) in MOLECULES.items():
         error = mf.testing.equivariance_error(model, group, x, kinds.unsqueeze(-1), elements=20, permute=True)
         assert error <= 1e-11, name
@@ -171,7 +171,7 @@ def test_kinds_of_atoms_that_break_the_symmetry(name: str) -> None:
     x = CLOUDS[name]
     h = (torch.arange(len(x)).double() / len(x)).unsqueeze(-1)
     for group in EUCLIDEAN:
-        model = mf.Equivariant(message_net, group, {"x": "point", "h": "scalar"})
+        model = mf.Equivariant(message_net, group, {"x": "point", "h": "node"})
         error = mf.testing.equivariance_error(model, group, x, h, elements=20, permute=True)
         assert error <= 1e-11, group
 

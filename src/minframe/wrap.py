@@ -15,6 +15,7 @@ from minframe.errors import has_tangent
 from minframe.frame import Frame
 from minframe.frames import Minimal
 from minframe.groups.base import Group, Input
+from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
 
 FrameMethod = Callable[[Group, Cloud], Frame | Sequence[Frame]]
@@ -60,7 +61,9 @@ class Equivariant(nn.Module):
         backbone: a module or a function.
         group: for example ``mf.E(3)``.
         inputs: how the inputs move: one type, for the first argument, or a dict from argument names to types (or to
-            nested dicts and tuples of types). Arguments that it does not name are passed through untouched.
+            nested dicts and tuples of types). Arguments that it does not name are passed through untouched, as are
+            those of type ``"constant"``. Under frames that reorder rows, or that ignore their order, what has an entry
+            per row has to be named: ``"node"``.
         outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
         frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points
             and vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
@@ -152,6 +155,8 @@ class Equivariant(nn.Module):
         """One pass through the backbone, there and back by one frame."""
 
         def show(path: Path, type: str, x: Any) -> Any:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 if type == "scalar":
                     return x
@@ -181,6 +186,8 @@ class Equivariant(nn.Module):
             return pytree.tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 where = ".".join(path)
                 raise TypeError(
@@ -209,6 +216,9 @@ class Equivariant(nn.Module):
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
+        if "node" in self.group.frame_types:
+            others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
+            check_rowwise(self.inputs, others, cloud, self.group)
         return self.frames(self.group, cloud)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:

@@ -58,7 +58,7 @@ class LinearGroup(_Coordinates):
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
-        return PRODUCT_TYPES if self.permutation_invariant else LINEAR_TYPES
+        return PRODUCT_TYPES
 
     @property
     def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -20,7 +20,7 @@ from minframe.permutation.orbits import orbit_mean, orbital_mean
 from minframe.permutation.pairs import Pairs
 from minframe.permutation.relations import is_per_row
 from minframe.permutation.symmetry import RowSymmetry
-from minframe.types import Type
+from minframe.types import CONSTANT, Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Group
@@ -116,7 +116,7 @@ class ProductFrame(Frame):
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
-        if kind.name == "scalar" and self.keeps_scalars:
+        if kind is CONSTANT or (kind.name == "scalar" and self.keeps_scalars):
             return 0
         return kind.nodes or int(is_per_row(x, self.layout, kind.order))
 
@@ -129,6 +129,8 @@ class ProductFrame(Frame):
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
+        if kind is CONSTANT:
+            return x
         if own and kind.order:
             for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
                 if original[0] is x:
@@ -153,6 +155,8 @@ class ProductFrame(Frame):
 
     def _to_canonical(self, x: Tensor, type: str, linear: Callable[[Tensor, str], Tensor]) -> Tensor:
         kind = self.group.type(type)
+        if kind is CONSTANT:
+            return x
         self.group.check(x, type, "x", self.layout)
         x = self._ordered(self.layout.clean(x, kind.order), kind, self.order)
         return self._as_shown(x if kind.nodes else linear(x, type), kind)

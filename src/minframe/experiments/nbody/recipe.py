@@ -21,7 +21,7 @@ from minframe.experiments.nbody import data
 from minframe.experiments.nbody.backbone import ParticleNetwork
 from minframe.experiments.trainer import in_parts
 
-TYPES = {"pos": "point", "vel": "vector", "charge": "scalar"}
+TYPES = {"pos": "point", "vel": "vector", "charge": "node"}
 IN_REST_FRAME = TYPES | {"pos": "vector"}
 
 
