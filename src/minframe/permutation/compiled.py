@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
+from minframe.errors import unchecked
 from minframe.layout import Dense, Ragged
 from minframe.permutation.product import ProductFrame, reordered
 from minframe.types import PRODUCT_TYPES, Type
@@ -58,7 +59,10 @@ def _frame(
     typed = [(x, PRODUCT_TYPES[type]) for x, type in zip(inputs, types.split(","), strict=True)]
     rows = inputs[0].shape[:-1]
     layout = Dense(tuple(rows[:-1]), rows[-1], mask)
-    return _named(group).frame_of(Cloud(typed, layout, relations=Relations(nodes, edges)))
+    # Samples with NaN get any order; the rows themselves make them NaN, as everywhere in compiled code.
+    with unchecked():
+        cloud = Cloud(typed, layout, relations=Relations(nodes, edges)).tamed()
+    return _named(group).frame_of(cloud)
 
 
 @torch.library.custom_op("minframe::product_order", mutates_args=())

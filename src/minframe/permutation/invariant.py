@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import all_true
+from minframe.errors import all_true, check_not_mapped
 from minframe.frame import Frame, LinearFrame
 from minframe.linalg.action import behind_batch, multiply, wide
 from minframe.permutation.action import inverse
@@ -23,6 +23,7 @@ from minframe.permutation.product import ProductFrame, reordered
 from minframe.permutation.relations import coloured, is_per_row
 
 if TYPE_CHECKING:
+    from minframe.groups.base import Group
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
@@ -88,11 +89,18 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     )
 
 
+def check_values(group: Group, cloud: Cloud) -> None:
+    """Raise an error where values cannot be looked at."""
+    for x, _ in cloud.inputs:
+        check_not_mapped(x, group, cloud.name)
+
+
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
     if torch.compiler.is_compiling():
         return CompiledFrame(group, group.linear, cloud, shown=True)
-    points = point_set(group.linear, cloud, group.permutations.rtol)
+    check_values(group, cloud)
+    points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
     order, linear, pairs = _framed(group.linear, cloud, ordering, points.slack)
@@ -123,11 +131,12 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     cloud = replace(cloud, longest=True)
     if torch.compiler.is_compiling():
         return CompiledFrame(group, group, cloud, shown=False)
+    check_values(group, cloud)
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    points = point_set(group, cloud.select(tied))
+    points = point_set(group, cloud.select(tied).tamed())
     found = order_points(points, DEFAULT)
     layout = cloud.layout
     b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()

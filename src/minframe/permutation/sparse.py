@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
-from minframe.errors import data_checks_enabled
+from minframe.errors import check_not_mapped, data_checks_enabled
 from minframe.frame import Frame
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.permutation.action import inverse
@@ -41,9 +41,13 @@ def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
         raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
     if x.ndim != 2 or x.shape[0] != 2:
         raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
-    if x.numel() and data_checks_enabled() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
+    if not x.numel() or not data_checks_enabled():
+        return
+    if int(x.min()) < 0:
+        raise ValueError(f"{name} has the negative node {int(x.min())}: nodes are counted from 0, remove such edges")
+    if n is not None and int(x.max()) >= n:
         raise ValueError(
-            f"{name} has nodes from {int(x.min())} to {int(x.max())}, but there are {n}, counted from 0: correct it, "
+            f"{name} has nodes up to {int(x.max())}, but there are {n}, counted from 0: correct it, "
             "or give an input of type 'node' with a row for each node"
         )
 
@@ -66,6 +70,7 @@ def sparse_cloud(
         raise ValueError(f"{names[0]}= has no place beside 'edge_index': nodes have no padding there")
     for item in [*nodes, *index, *attr]:
         check_tensor(item.x, item.name)
+        check_not_mapped(item.x, "S() of listed edges", item.name)
     edge_index = index[0].x
     check_edge_index(edge_index, index[0].name)
     if num_nodes is not None:
