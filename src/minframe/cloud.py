@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.checks import data_checks_enabled
+from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
@@ -140,6 +140,26 @@ class Cloud:
             )
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
+
+    def tamed(self) -> Cloud:
+        """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
+        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        peak = layout.total(torch.linalg.vector_norm(wide(rows), dim=-1, keepdim=True)).squeeze(-1)
+        check_finite(peak, self.name)
+        if readable(peak):
+            return self
+        inputs = [
+            (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
+            for x, type in self.inputs
+        ]
+        relations = self.relations
+        if relations is not None:
+            nodes, edges = (
+                [x.nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x for x in part]
+                for part in (relations.nodes, relations.edges)
+            )
+            relations = replace(relations, nodes=nodes, edges=edges)
+        return replace(self, inputs=inputs, relations=relations)
 
     def _points(self) -> list[Tensor]:
         return [x for x, type in self.inputs if type.affine]

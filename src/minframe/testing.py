@@ -26,7 +26,7 @@ from minframe.groups.product import Product
 from minframe.labelling.action import inverse, move
 from minframe.layout import Dense, Layout
 from minframe.signature import Path, Signature, leaves, map_typed
-from minframe.types import EDGE_ATTR, EDGE_INDEX
+from minframe.types import CONSTANT, EDGE_ATTR, EDGE_INDEX
 from minframe.wrap import Equivariant
 
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -286,7 +286,7 @@ class _Call:
 
     def _permute(self, x: Tensor, type: str, permutation: Tensor | None) -> Tensor:
         kind, rows = self.group.type(type), self.layout.rows_shape
-        if permutation is None or (self.permutes and kind.name == "scalar"):
+        if permutation is None or kind is CONSTANT or (self.permutes and kind.name == "scalar"):
             return x
         if kind is EDGE_INDEX:
             return permutation[x]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,8 +12,9 @@ from torch import Tensor, nn
 from minframe.frame import Frame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group, Input
+from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
-from minframe.tracing import tree_map
+from minframe.tracing import has_tangent, tree_map
 
 MINIMAL = Minimal()
 
@@ -58,7 +58,9 @@ class Equivariant(nn.Module):
         backbone: a module or a function.
         group: for example ``mf.E(3)``.
         inputs: how the inputs move: one type, for the first argument, or a dict from argument names to types (or to
-            nested dicts and tuples of types). Arguments that it does not name are passed through untouched.
+            nested dicts and tuples of types). Arguments that it does not name are passed through untouched, as are
+            those of type ``"constant"``. Under frames that reorder rows, or that ignore their order, what has an entry
+            per row has to be named: ``"node"``.
         outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
         frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points
             and vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
@@ -69,7 +71,7 @@ class Equivariant(nn.Module):
             Both are forwarded to the backbone if it accepts them. Groups that put points in order pad samples to the
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
-        detach_frame: let no gradient flow through the choice of the frame.
+        detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
     """
 
     def __init__(
@@ -170,6 +172,8 @@ class Equivariant(nn.Module):
         """One pass through the backbone, there and back by one frame."""
 
         def show(path: Path, type: str, x: Any) -> Any:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 if type == "scalar":
                     return x
@@ -199,6 +203,8 @@ class Equivariant(nn.Module):
             return tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 where = ".".join(path)
                 raise TypeError(
@@ -214,7 +220,9 @@ class Equivariant(nn.Module):
         found: dict[Path, Input] = {}
 
         def find(path: Path, type: str, x: Any) -> Any:
-            found[path] = Input(".".join(path), x, type)
+            # Detached here, the frame is a constant; the inputs themselves still reach the backbone through their pose.
+            constant = self.detach_frame and isinstance(x, Tensor) and has_tangent(x)
+            found[path] = Input(".".join(path), x.detach() if constant else x, type)
             return x
 
         for name, types in self.inputs.items():
@@ -225,8 +233,10 @@ class Equivariant(nn.Module):
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
-        with torch.no_grad() if self.detach_frame else nullcontext():
-            return self.frames(self.group, cloud)
+        if "node" in self.frames.frame_types(self.group):
+            others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
+            check_rowwise(self.inputs, others, cloud, self.group)
+        return self.frames(self.group, cloud)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
 from minframe.frame.product import ProductFrame, reordered
 from minframe.layout import Dense, Ragged
@@ -68,7 +69,10 @@ def _frame(
     typed = [(x, PRODUCT_TYPES[type]) for x, type in zip(inputs, types.split(","), strict=True)]
     rows = inputs[0].shape[:-1]
     layout = Dense(tuple(rows[:-1]), rows[-1], mask)
-    return FRAME_MAKERS[maker](_named(group), Cloud(typed, layout, relations=Relations(nodes, edges)))
+    # Samples with NaN get any order; the rows themselves make them NaN, as everywhere in compiled code.
+    with unchecked():
+        cloud = Cloud(typed, layout, relations=Relations(nodes, edges)).tamed()
+    return FRAME_MAKERS[maker](_named(group), cloud)
 
 
 @torch.library.custom_op("minframe::product_order", mutates_args=())

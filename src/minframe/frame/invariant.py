@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true
+from minframe.checks import all_true, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
@@ -35,6 +35,7 @@ from minframe.relations import coloured, is_per_row
 from minframe.tracing import is_compiling
 
 if TYPE_CHECKING:
+    from minframe.groups.base import Group
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
@@ -106,11 +107,18 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     )
 
 
+def check_values(group: Group, cloud: Cloud) -> None:
+    """Raise an error where values cannot be looked at."""
+    for x, _ in cloud.inputs:
+        check_not_mapped(x, group, cloud.name)
+
+
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
     if is_compiling():
         return CompiledFrame(group, group.linear, cloud, "product")
-    points = point_set(group.linear, cloud, group.permutations.rtol)
+    check_values(group, cloud)
+    points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
     order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
@@ -141,11 +149,12 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
+    check_values(group, cloud)
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    points = point_set(group, cloud.select(tied))
+    points = point_set(group, cloud.select(tied).tamed())
     found = order_points(points, DEFAULT)
     layout = cloud.layout
     b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()

@@ -15,7 +15,7 @@ from minframe.frame.base import Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.types import Type
+from minframe.types import CONSTANT, Type
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
@@ -91,7 +91,7 @@ class LinearFrame(Frame):
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
         if not (kind.order or kind.parity):
-            return self.layout.clean(x, kind.order)
+            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span())
         return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
@@ -126,7 +126,7 @@ class LinearFrame(Frame):
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given."""
         if not (kind.order or kind.parity):
-            return self.layout.clean(x, kind.order)
+            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
         dtype = x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product

@@ -143,9 +143,8 @@ def _invariants(points: PointSet) -> Tensor:
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         pairs = _products(y, y)
-        upper = torch.triu_indices(
-            *pairs.shape[-2:], offset=1, device=y.device
-        )  # the diagonal is a function of the lengths
+        # The diagonal is a function of the lengths.
+        upper = torch.triu_indices(pairs.shape[-2], pairs.shape[-1], 1, device=y.device)
         found += [
             _real(pairs[..., upper[0], upper[1]]),
             _real(_products(y, odd[:, None, None]).flatten(-2)),

@@ -18,7 +18,7 @@ from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.labelling.action import move
 from minframe.layout import Layout
-from minframe.types import PRODUCT_TYPES
+from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class Product(Group):
         if kind.nodes:
             return self.permutations.act(permutation, x, type)
         y = self.linear.act(linear, x, type)
-        if kind.name == "scalar":
+        if kind in (SCALAR, CONSTANT):
             return y
         if permutation.ndim == 1 and x.ndim >= 2 + kind.order - 1:  # one permutation for all
             axis = x.ndim - kind.order - 1

@@ -21,7 +21,7 @@ from minframe_lab.experiments.nbody import data
 from minframe_lab.experiments.nbody.backbone import ParticleNetwork
 from minframe_lab.experiments.trainer import in_parts
 
-TYPES = {"pos": "point", "vel": "vector", "charge": "scalar"}
+TYPES = {"pos": "point", "vel": "vector", "charge": "node"}
 IN_REST_FRAME = TYPES | {"pos": "vector"}
 
 
