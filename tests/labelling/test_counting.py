@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import minframe as mf
+from graphs import GRAPHS, cycle, petersen, union
 from group_order import group_order
 from minframe.labelling import chain
 
