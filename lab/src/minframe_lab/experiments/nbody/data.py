@@ -70,7 +70,8 @@ def _force(products: Array, pos: Array) -> Array:
     distance = squares[:, :, None] + squares[:, None, :] - 2 * np.matmul(pos.transpose(0, 2, 1), pos)
     diagonal = np.arange(pos.shape[-1])
     distance[:, diagonal, diagonal] = 1.0
-    size = products / np.power(distance, 1.5)
+    # Not np.power, which rounds differently on processors with AVX-512, and with that where the motion is chaotic.
+    size = products / np.float_power(distance, 1.5)
     size[:, diagonal, diagonal] = 0.0
     force = (size[:, None] * (pos[:, :, :, None] - pos[:, :, None, :])).sum(-1)
     return np.clip(force, -LARGEST_FORCE, LARGEST_FORCE)
