@@ -24,7 +24,23 @@ LINEAR: list[mf.Group] = [
     *(mf.Aff(d) for d in (2, 3, 4)),
     mf.Aff(3, complex=True),
 ]
-GROUPS = EUCLIDEAN + LINEAR
+SUMS: list[mf.Group] = [
+    *(mf.Trivial(d) for d in (1, 3)),
+    mf.E(2) + mf.Trivial(1),
+    mf.SO(2) + mf.Trivial(1),
+    mf.Trivial(1) + mf.E(2) + mf.SO(3),
+    mf.O(2) + mf.O(2),
+    mf.Translation(1) + mf.O(2),
+    mf.SL(2) + mf.Trivial(2),
+    mf.Lorentz(3) + mf.E(2),
+    mf.U(2) + mf.SU(2) + mf.Trivial(1, complex=True),
+]
+SCALED: list[mf.Group] = [
+    *(make(d) for make in (mf.Scaling, mf.Sim) for d in (1, 2, 3, 5)),
+    mf.Sim(2) + mf.Trivial(1),
+    mf.Scaling(1) + mf.E(2),
+]
+GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 
@@ -36,19 +52,38 @@ def bound(group: mf.Group, dtype: torch.dtype) -> float:
     return 1e-11 if compact(group) else 1e-10
 
 
+def summands(group: mf.Group) -> tuple[mf.Group, ...]:
+    """The groups of a direct sum, without their translations."""
+    return tuple(getattr(part, "linear", part) for part in getattr(group, "groups", (group,)))
+
+
 def compact(group: mf.Group) -> bool:
-    """But for translations."""
-    linear = getattr(group, "linear", group)
-    return isinstance(linear, mf.Translation) or (not isinstance(linear, mf.GL) and linear.q == 0)
+    """But for translations and scale."""
+    return not any(isinstance(part, mf.GL) or getattr(part, "q", 0) for part in summands(group))
 
 
 def options(group: mf.Group, dtype: torch.dtype) -> dict[str, float]:
     """How far random elements reach out: the rapidities of boosts, the condition number of matrices."""
-    if compact(group):
-        return {}
-    if isinstance(getattr(group, "linear", group), mf.GL):
-        return {"max_condition": 10.0}
-    return {"max_rapidity": 3.0 if dtype == torch.float64 else 1.0}
+    chosen = {}
+    for part in summands(group):
+        if isinstance(part, mf.GL):
+            chosen["max_condition"] = 10.0
+        elif getattr(part, "q", 0):
+            chosen["max_rapidity"] = 3.0 if dtype == torch.float64 else 1.0
+    return chosen
+
+
+def has_size(group: mf.Group, x: Tensor) -> bool:
+    """Whether the cloud has one in the coordinates that a group scales; else only invariants exist, see test_sums."""
+    start = 0
+    for part in getattr(group, "groups", (group,)):
+        block = x[:, start : start + part.d]
+        start += part.d
+        if isinstance(part, mf.Sim):
+            block = block - block.mean(0)
+        if isinstance(part, mf.Sim | mf.Scaling) and block.norm() <= 1e-13 * x.norm():
+            return False
+    return True
 
 
 def number(group: mf.Group, dtype: torch.dtype = torch.float64) -> torch.dtype:
@@ -74,7 +109,7 @@ def clouds_for(group: mf.Group) -> dict[str, Tensor]:
         # Lines and planes that are not all but null by accident.
         weights = torch.linspace(1.7, 1.0, d, dtype=torch.float64)
         families = {name: x * weights for name, x in families.items()}
-    return families
+    return {name: x for name, x in families.items() if has_size(group, x)}
 
 
 def wild(x: Tensor) -> Tensor:

@@ -19,7 +19,10 @@ from minframe.groups import (
     Poincare,
     ProperLorentz,
     S,
+    Scaling,
+    Sim,
     Translation,
+    Trivial,
     U,
 )
 from minframe.point_group import point_group
@@ -45,7 +48,10 @@ __all__ = [
     "Poincare",
     "ProperLorentz",
     "S",
+    "Scaling",
+    "Sim",
     "Translation",
+    "Trivial",
     "U",
     "canonicalize",
     "forms",

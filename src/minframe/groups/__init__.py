@@ -7,6 +7,9 @@ from minframe.groups.lorentz import Lorentz, OrthochronousLorentz, ProperLorentz
 from minframe.groups.orthogonal import SO, O
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
+from minframe.groups.scaling import Scaling, Sim
+from minframe.groups.sum import Sum
+from minframe.groups.trivial import Trivial
 from minframe.groups.unitary import SU, U
 
 __all__ = [
@@ -25,6 +28,10 @@ __all__ = [
     "Product",
     "ProperLorentz",
     "S",
+    "Scaling",
+    "Sim",
+    "Sum",
     "Translation",
+    "Trivial",
     "U",
 ]
