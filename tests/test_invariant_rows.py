@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import pytest
@@ -21,7 +22,7 @@ by_dtype = pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=list(DTYP
 
 def heedless(group: mf.Group) -> mf.Group:
     """The group with frames that heed no order."""
-    return eval(repr(group)[:-1] + ", permutation_invariant=True)", vars(mf).copy())
+    return dataclasses.replace(group, permutation_invariant=True)
 
 
 def set_net(x: Tensor) -> Tensor:

@@ -45,7 +45,9 @@ class Sum(LinearGroup):
 
     def __post_init__(self) -> None:
         if not self.groups or not all(isinstance(g, LinearGroup) for g in self.groups):
-            raise TypeError(f"a direct sum is one of groups that act on coordinates, such as mf.E(2), got {self.groups}")
+            raise TypeError(
+                f"a direct sum is one of groups that act on coordinates, such as mf.E(2), got {self.groups}"
+            )
         if len({g.complex for g in self.groups}) > 1:
             raise TypeError(
                 f"{self} mixes groups that act on real and on complex numbers: a direct sum acts on one coordinate "
@@ -218,9 +220,7 @@ def direct_sum(*groups: LinearGroup) -> LinearGroup:
     parts: list[LinearGroup] = []
     for group in (part for g in groups for part in (g.groups if isinstance(g, Sum) else [g])):
         last = parts[-1] if parts else None
-        if isinstance(last, Trivial) and isinstance(group, Trivial) and last.complex == group.complex:
-            parts[-1] = replace(last, d=last.d + group.d)
-        elif isinstance(last, Translation) and isinstance(group, Translation):
+        if (isinstance(last, Trivial) and isinstance(group, Trivial) and last.complex == group.complex) or (isinstance(last, Translation) and isinstance(group, Translation)):
             parts[-1] = replace(last, d=last.d + group.d)
         else:
             parts.append(group)
