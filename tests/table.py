@@ -40,7 +40,14 @@ SCALED: list[mf.Group] = [
     mf.Sim(2) + mf.Trivial(1),
     mf.Scaling(1) + mf.E(2),
 ]
-GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED
+FINITE: list[mf.Group] = [
+    *(make(n) for make in (mf.Cyclic, mf.Dihedral) for n in (1, 2, 3, 4, 7)),
+    mf.Octahedral(),
+    mf.Octahedral(reflections=True),
+    mf.Cyclic(6) + mf.E(2),
+    mf.Dihedral(4) + mf.Trivial(1),
+]
+GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 

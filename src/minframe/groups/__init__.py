@@ -5,7 +5,9 @@ from minframe.groups.base import Group
 from minframe.groups.general import GL, SL
 from minframe.groups.lorentz import Lorentz, OrthochronousLorentz, ProperLorentz
 from minframe.groups.orthogonal import SO, O
+from minframe.groups.octahedral import Octahedral
 from minframe.groups.permutation import S
+from minframe.groups.planar import Cyclic, Dihedral
 from minframe.groups.product import Product
 from minframe.groups.scaling import Scaling, Sim
 from minframe.groups.sum import Sum
@@ -19,10 +21,13 @@ __all__ = [
     "SO",
     "SU",
     "Aff",
+    "Cyclic",
+    "Dihedral",
     "E",
     "Group",
     "Lorentz",
     "O",
+    "Octahedral",
     "OrthochronousLorentz",
     "Poincare",
     "Product",
