@@ -15,6 +15,7 @@ from torch import Tensor
 from minframe.errors import data_checks_enabled
 from minframe.frame import LinearFrame
 from minframe.linalg.blocks import BlockStabiliser, block_diagonal
+from minframe.linalg.finite import FiniteStabiliser
 from minframe.linalg.scale import ScaleStabiliser
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 
@@ -62,6 +63,10 @@ def _random_isometry(stabiliser: Stabiliser, dtype: torch.dtype, normal: Normal)
         return block_diagonal([_random_isometry(part, dtype, normal) for part in stabiliser.parts])
     if isinstance(stabiliser, ScaleStabiliser):
         return _random_isometry(stabiliser.inner, dtype, normal)
+    if isinstance(stabiliser, FiniteStabiliser):  # the one with the largest of as many independent numbers
+        drawn = normal(*stabiliser.weights.shape, dtype=torch.float64, device=stabiliser.weights.device)
+        index = torch.where(stabiliser.weights > 0, drawn, -torch.inf).argmax(-1)
+        return stabiliser.matrices[index].to(dtype)
     free = ~stabiliser.determined
     d = free.shape[-1]
     block = free.unsqueeze(-1) & free.unsqueeze(-2)

@@ -2,10 +2,11 @@
 
 from minframe.groups.affine import SE, Aff, E, Poincare, Translation
 from minframe.groups.base import Group
+from minframe.groups.finite import Finite
 from minframe.groups.general import GL, SL
 from minframe.groups.lorentz import Lorentz, OrthochronousLorentz, ProperLorentz
-from minframe.groups.orthogonal import SO, O
 from minframe.groups.octahedral import Octahedral
+from minframe.groups.orthogonal import SO, O
 from minframe.groups.permutation import S
 from minframe.groups.planar import Cyclic, Dihedral
 from minframe.groups.product import Product
@@ -24,6 +25,7 @@ __all__ = [
     "Cyclic",
     "Dihedral",
     "E",
+    "Finite",
     "Group",
     "Lorentz",
     "O",

@@ -21,7 +21,7 @@ from minframe.layout import Dense, Layout
 from minframe.linalg.action import wide
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
-from minframe.linalg.orbit import Choice, Scores, choose
+from minframe.linalg.orbit import Choice, Scores, choose, shares
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
@@ -175,13 +175,13 @@ class Discrete(MatrixGroup):
         return None
 
     def scores(self, cloud: Cloud) -> tuple[list[Scores], Tensor | None]:
-        """Of the poses of all inputs, and the elements to choose from, ``(G,)``; ``None``: all."""
+        """Of the poses of all inputs, differentiable, and the elements to choose from, ``(G,)``; ``None``: all."""
         inverses = self.matrices.mT
         found = []
         for x, _ in cloud.inputs:
-            values, squares = orbit_scores(x.detach(), cloud.layout, inverses)
+            values, squares = orbit_scores(x, cloud.layout, inverses)
             size = squares.diagonal(dim1=-2, dim2=-1).sum(-1).sqrt()
-            check_finite(size, cloud.name)
+            check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
         allowed = None
         for x in getattr(cloud, "grids", ()):
@@ -189,7 +189,7 @@ class Discrete(MatrixGroup):
             here = here.to(x.device)
             allowed = here if allowed is None else allowed & here
             values, size = grid_scores(_channels(x, cloud.layout, self.d), inward)
-            check_finite(size, cloud.name)
+            check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
         if allowed is not None and not bool(allowed.any()):
             shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]  # type: ignore[attr-defined]
@@ -201,7 +201,13 @@ class Discrete(MatrixGroup):
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
     def row_frame(self, cloud: Cloud) -> DiscreteFrame:
-        return DiscreteFrame(self, cloud, choose(*self.scores(cloud)))
+        with torch.no_grad():
+            choice = choose(*self.scores(cloud))
+        return DiscreteFrame(self, cloud, choice)
+
+    def shares(self, cloud: Cloud, sharpness: float = 16.0) -> tuple[Tensor, Tensor]:
+        """All elements ``(G, d, d)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero."""
+        return self.matrices, shares(*self.scores(cloud), sharpness)
 
     def reduction(self, cloud: Cloud) -> Reduction:
         raise ValueError(
@@ -286,5 +292,3 @@ class DiscreteFrame(LinearFrame):
         first = int(self.choice.first.flatten()[0])
         moved = transformed(torch.empty(lengths, device="meta"), self.group.matrices[first].tolist())
         return tuple(moved.shape)
-
-

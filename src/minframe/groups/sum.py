@@ -220,7 +220,9 @@ def direct_sum(*groups: LinearGroup) -> LinearGroup:
     parts: list[LinearGroup] = []
     for group in (part for g in groups for part in (g.groups if isinstance(g, Sum) else [g])):
         last = parts[-1] if parts else None
-        if (isinstance(last, Trivial) and isinstance(group, Trivial) and last.complex == group.complex) or (isinstance(last, Translation) and isinstance(group, Translation)):
+        if (isinstance(last, Trivial) and isinstance(group, Trivial) and last.complex == group.complex) or (
+            isinstance(last, Translation) and isinstance(group, Translation)
+        ):
             parts[-1] = replace(last, d=last.d + group.d)
         else:
             parts.append(group)

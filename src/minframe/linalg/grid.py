@@ -69,8 +69,10 @@ def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
     index = inward.to(x.device).view(1, -1, 1, points).expand(SCORES, -1, channels, -1)
     moved = torch.zeros(index.shape, dtype=torch.float64, device=x.device)
     moved.scatter_add_(-1, index, w.expand(index.shape))
-    flat = x.detach().double().flatten(-2)
-    return (flat @ moved.flatten(2).flatten(0, 1).mT).unflatten(-1, (SCORES, -1)), torch.linalg.vector_norm(flat, dim=-1)
+    flat = x.double().flatten(-2)
+    return (flat @ moved.flatten(2).flatten(0, 1).mT).unflatten(-1, (SCORES, -1)), torch.linalg.vector_norm(
+        flat, dim=-1
+    )
 
 
 def moved_grid(x: Tensor, table: Tensor, weights: Tensor, first: Tensor, single: bool) -> Tensor:

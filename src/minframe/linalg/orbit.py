@@ -100,16 +100,14 @@ def choose(scores: Sequence[Scores], allowed: Tensor | None = None) -> Choice:
 def shares(scores: Sequence[Scores], allowed: Tensor | None = None, sharpness: float = 16.0) -> Tensor:
     """Weights ``(*batch, G)`` of the elements that are continuous in the input: those near the best share the weight.
 
-    With ``p`` the softmax of the first score of all inputs, in units of its size, times ``sharpness``, and ``s = sum_g
-    p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0 at 0 to 1
+    With ``p`` the softmax of ``sharpness`` times the sum over the inputs, the k-th divided by k, of the first score in
+    units of the size of the input, and ``s = sum_g p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0 at 0 to 1
     at 1. The best has weight; elements far behind have none, exactly, so that few poses are to be run. Twice
     differentiable in the input wherever it is not zero.
     """
     total = torch.stack(
         [
-            s.values[..., 0, :] / torch.where(s.size > 0, s.size, 1.0).unsqueeze(-1)
-            if i == 0
-            else s.values[..., 0, :] / torch.where(s.size > 0, s.size, 1.0).unsqueeze(-1) / (i + 1)
+            s.values[..., 0, :] / (torch.where(s.size > 0, s.size, 1.0) * (i + 1)).unsqueeze(-1)
             for i, s in enumerate(scores)
         ]
     ).sum(0)
