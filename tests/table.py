@@ -44,7 +44,9 @@ FINITE: list[mf.Group] = [
     *(make(n) for make in (mf.Cyclic, mf.Dihedral) for n in (1, 2, 3, 4, 7)),
     mf.Octahedral(),
     mf.Octahedral(reflections=True),
+    *(make(k) for make in (mf.Signs, mf.SignedPermutations) for k in (1, 2, 5)),
     mf.Cyclic(6) + mf.E(2),
+    mf.SignedPermutations(3) + mf.Trivial(1),
     mf.Dihedral(4) + mf.Trivial(1),
 ]
 GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE

@@ -11,6 +11,7 @@ from minframe.groups.permutation import S
 from minframe.groups.planar import Cyclic, Dihedral
 from minframe.groups.product import Product
 from minframe.groups.scaling import Scaling, Sim
+from minframe.groups.signs import SignedPermutations, Signs
 from minframe.groups.sum import Sum
 from minframe.groups.trivial import Trivial
 from minframe.groups.unitary import SU, U
@@ -36,6 +37,8 @@ __all__ = [
     "ProperLorentz",
     "S",
     "Scaling",
+    "SignedPermutations",
+    "Signs",
     "Sim",
     "Sum",
     "Translation",
