@@ -1,6 +1,6 @@
 """Exact equivariance for any PyTorch backbone, at the cost of one forward pass."""
 
-from minframe import forms, frames, graph, testing
+from minframe import forms, frames, graph, spectral, testing
 from minframe.canonical import canonicalize
 from minframe.errors import unchecked
 from minframe.frame import Frame
@@ -70,6 +70,7 @@ __all__ = [
     "frames",
     "graph",
     "point_group",
+    "spectral",
     "testing",
     "unchecked",
 ]
