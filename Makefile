@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.ready
 
 # PyTorch comes first and pinned, so that no other package chooses a build of it.
-$(VENV)/.ready: pyproject.toml src/minframe/linalg/_native.c
+$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable lab
 	touch $@
 
 # Errors above the bound are exit status 1; the report is still made, and ends with the same status.
@@ -29,9 +29,9 @@ lint: setup
 	$(BIN)/mypy
 
 bench: setup
-	$(BIN)/python benchmarks/frames.py
-	$(BIN)/python benchmarks/linear.py
-	$(BIN)/python benchmarks/permutations.py
+	$(BIN)/python lab/benchmarks/frames.py
+	$(BIN)/python lab/benchmarks/linear.py
+	$(BIN)/python lab/benchmarks/permutations.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

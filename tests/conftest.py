@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
 
 from minframe.linalg import native
 
-settings.register_profile("default", deadline=None, max_examples=40, print_blob=True)
-settings.load_profile("default")
 torch.set_num_threads(1)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
 from minframe.testing import DEGENERATIONS, polytopes
 
 DIMENSIONS = (1, 2, 3, 5, 8)
@@ -54,32 +54,12 @@ DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 
 
-def bound(group: mf.Group, dtype: torch.dtype) -> float:
-    """The largest relative error allowed."""
-    if dtype == torch.float32:
-        return 1e-5
-    return 1e-11 if compact(group) else 1e-10
-
-
-def summands(group: mf.Group) -> tuple[mf.Group, ...]:
-    """The groups of a direct sum, without their translations."""
-    return tuple(getattr(part, "linear", part) for part in getattr(group, "groups", (group,)))
-
-
-def compact(group: mf.Group) -> bool:
-    """But for translations and scale."""
-    return not any(isinstance(part, mf.GL) or getattr(part, "q", 0) for part in summands(group))
+bound = mf.testing.bound
 
 
 def options(group: mf.Group, dtype: torch.dtype) -> dict[str, float]:
-    """How far random elements reach out: the rapidities of boosts, the condition number of matrices."""
-    chosen = {}
-    for part in summands(group):
-        if isinstance(part, mf.GL):
-            chosen["max_condition"] = 10.0
-        elif getattr(part, "q", 0):
-            chosen["max_rapidity"] = 3.0 if dtype == torch.float64 else 1.0
-    return chosen
+    """How far random elements reach out."""
+    return group.random_options(dtype)
 
 
 def has_size(group: mf.Group, x: Tensor) -> bool:
@@ -107,12 +87,12 @@ def randn(group: mf.Group, *shape: int, generator: torch.Generator | None = None
 def clouds_for(group: mf.Group) -> dict[str, Tensor]:
     """Every named family that is fit for the group, as clouds ``(n, d)`` of double precision."""
     d = group.d
-    generic = randn(group, ROWS, d, generator=torch.Generator().manual_seed(d if compact(group) else d + 90))
+    generic = randn(group, ROWS, d, generator=torch.Generator().manual_seed(d if group.compact else d + 90))
     families = {name: change(generic) for name, change in DEGENERATIONS.items()}
     families["one point"] = generic[:1]
     families["fewer points than dimensions"] = generic[: max(1, d - 1)]
     families |= {name: x.to(generic.dtype) for name, x in polytopes(d).items()}
-    if not compact(group):
+    if not group.compact:
         # Boosts and shears turn the rounding of a far outlier into that of the other points: no input of theirs is exact.
         del families["one far outlier"]
         # Lines and planes that are not all but null by accident.

@@ -87,7 +87,9 @@ def test_averages_are_those_over_all_elements_that_lead_to_the_pose(group: mf.Gr
         torch.testing.assert_close(frame.pose(y, type), expected, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("group", [mf.Cyclic(5), mf.Dihedral(4), mf.Octahedral(), mf.Signs(3), mf.SignedPermutations(3)], ids=str)
+@pytest.mark.parametrize(
+    "group", [mf.Cyclic(5), mf.Dihedral(4), mf.Octahedral(), mf.Signs(3), mf.SignedPermutations(3)], ids=str
+)
 def test_masks_batch_vectors_and_single_clouds_agree(group: mf.Group) -> None:
     clouds = [torch.randn(n, group.d, dtype=D) for n in (4, 7, 5)]
     alone = [mf.canonicalize(x, group)[0] for x in clouds]
@@ -119,5 +121,7 @@ def test_vectors_and_points_together() -> None:
         v = torch.randn(3, 2, 2, dtype=D)
         model = mf.Equivariant(lambda x, v: torch.tanh(x + 0.3) + v**3, group, inputs={"x": "point", "v": "vector"})
         assert mf.testing.equivariance_error(model, group, x, v).max() < 1e-12
-        alone = mf.Equivariant(lambda x, v: torch.tanh(x + 0.3) + v**3, group, inputs={"x": "point", "v": "vector"}, frame_on="x")
+        alone = mf.Equivariant(
+            lambda x, v: torch.tanh(x + 0.3) + v**3, group, inputs={"x": "point", "v": "vector"}, frame_on="x"
+        )
         assert mf.testing.equivariance_error(alone, group, x, v).max() < 1e-12

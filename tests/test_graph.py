@@ -10,9 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minframe import errors, graph
-from minframe.permutation.chain import StabiliserChain
-from test_permutation_families import (
+from graphs import (
     GRAPHS,
     SHAPES,
     all_graphs,
@@ -30,6 +28,8 @@ from test_permutation_families import (
     shrikhande,
     union,
 )
+from minframe import checks, graph
+from minframe.labelling.chain import StabiliserChain
 
 BACKENDS = ["igraph", "pynauty"]
 
@@ -253,7 +253,7 @@ def test_gradients_flow():
 @torch.no_grad()
 def test_compiles():
     edges, nodes = petersen().expand(2, -1, -1).double(), torch.rand(2, 10)
-    with errors.unchecked():
+    with checks.unchecked():
         form = torch.compile(graph.canonical_form, fullgraph=True, backend="aot_eager")(edges, nodes)
     assert same_form(form, graph.canonical_form(edges, nodes))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
 from table import (
     BACKBONES,
     DTYPES,

@@ -73,7 +73,9 @@ def rook(m: int) -> Tensor:
 def cayley(m: int, steps: set[tuple[int, int]]) -> Tensor:
     """Pairs of numbers modulo ``m``, neighbours if they differ by a step."""
     cells = list(itertools.product(range(m), repeat=2))
-    return torch.tensor([[float(((a[0] - b[0]) % m, (a[1] - b[1]) % m) in steps) for b in cells] for a in cells], dtype=D)
+    return torch.tensor(
+        [[float(((a[0] - b[0]) % m, (a[1] - b[1]) % m) in steps) for b in cells] for a in cells], dtype=D
+    )
 
 
 def paley(q: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from minframe import forms, frames, graph, spectral, testing
 from minframe.canonical import canonicalize
-from minframe.errors import unchecked
+from minframe.checks import unchecked
 from minframe.frame import Frame
 from minframe.groups import (
     GL,

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.errors import data_checks_enabled, has_tangent
+from minframe.checks import data_checks_enabled
+from minframe.dtypes import wide
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
-from minframe.linalg.action import behind_batch, wide
+from minframe.linalg.action import behind_batch
+from minframe.tracing import has_tangent
 from minframe.types import Type
 
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
@@ -32,7 +34,7 @@ class Planes:
         centred: the rows add up to zero.
         name: of the inputs, for messages.
         short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
-        longest: take a longest row, not the first that is long enough.
+        longest: take a longest row, not the first that is long enough; a tensor ``(*batch,)`` if samples differ in it.
         row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
     """
 
@@ -44,7 +46,7 @@ class Planes:
     centred: bool
     name: str
     short: Tensor | None = None
-    longest: bool = False
+    longest: bool | Tensor = False
     row_floor: Tensor | None = None
 
     @property
@@ -60,7 +62,7 @@ class Planes:
         floor: Tensor | float | None,
         name: str,
         short: Tensor | None = None,
-        longest: bool = False,
+        longest: bool | Tensor = False,
     ) -> Planes:
         """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
         extended = layout.with_identity(rows.shape[-1])
@@ -90,7 +92,8 @@ class Cloud:
     ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
     ``relations`` is what else tells rows apart, for groups that reorder them. ``precision`` is the rounding of the
     coordinates, if it is not that of their dtype, and ``distance`` ``(*batch, 1)`` how far from the origin they stood
-    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows; see ``linalg.qr``.
+    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows, in all samples or
+    in some, ``(*batch,)``; see ``linalg.qr``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -100,7 +103,7 @@ class Cloud:
     relations: Relations | None = None
     precision: float | None = None
     distance: Tensor | None = None
-    longest: bool = False
+    longest: bool | Tensor = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -235,7 +238,7 @@ class Cloud:
                 rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
                 unit = torch.maximum(longest, rounding / COARSE)
                 unit = torch.where(unit > 0, unit, 1.0)
-                unit = unit / LATER**k if self.longest and k else unit
+                unit = unit / LATER**k if self.longest is not False and k else unit
                 block.div_(part.spread(unit))
                 noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
             row_floor = torch.cat(noise, -1)

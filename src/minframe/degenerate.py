@@ -13,7 +13,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
 
 
 def _flat(rank: int) -> Callable[[Tensor], Tensor]:

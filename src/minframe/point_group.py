@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.frame.product import ProductFrame
 from minframe.groups.base import Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.permutation import S
-from minframe.permutation.action import inverse
-from minframe.permutation.orbits import orbits as _orbits
-from minframe.permutation.product import ProductFrame
+from minframe.labelling.action import inverse
+from minframe.labelling.orbits import orbits as _orbits
 
 LARGEST = 100_000  # elements that are listed
 

@@ -28,9 +28,9 @@ from minframe.groups.linear import LinearGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.permutation import S
 from minframe.groups.sum import direct_sum
+from minframe.labelling.backend import DEFAULT
+from minframe.labelling.cluster import cluster
 from minframe.linalg.qr import FRACTION
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.cluster import cluster
 
 EQUAL_EIGENVALUES = 1e-8  # relative to the largest: far above rounding, far below the gaps of small integer matrices
 ROUNDING = 1e-13  # of the entries of unit vectors; what averages to less is zero
@@ -90,7 +90,9 @@ def encodings(
     with torch.no_grad():
         canonical = frame.pose(edges, "edge", own=True).double()
         if bool((canonical < 0).any()):
-            raise ValueError("edges has negative weights, of which there is no Laplacian here: take their absolute values")
+            raise ValueError(
+                "edges has negative weights, of which there is no Laplacian here: take their absolute values"
+            )
         n, batch = edges.shape[-1], edges.shape[:-2]
         flat = canonical.reshape(math.prod(batch), n, n)
         sizes = [n] * len(flat) if mask is None else mask.reshape(-1, n).sum(-1).tolist()

@@ -12,19 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
+from minframe.dtypes import wide
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
+from minframe.labelling.action import inverse, move
 from minframe.layout import Dense, Layout
-from minframe.linalg.action import wide
-from minframe.permutation.action import inverse, move
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.types import EDGE_ATTR, EDGE_INDEX
 from minframe.wrap import Equivariant
@@ -32,7 +32,35 @@ from minframe.wrap import Equivariant
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 RTOL |= {torch.complex128: 1e-11, torch.complex64: 1e-5}
 
-__all__ = ["DEGENERATIONS", "RTOL", "assert_equivariant", "equivariance_error", "particles", "polytopes"]
+__all__ = [
+    "DEGENERATIONS",
+    "RTOL",
+    "Errors",
+    "assert_equivariant",
+    "bound",
+    "equivariance_error",
+    "equivariance_errors",
+    "particles",
+    "polytopes",
+]
+
+
+class Errors(NamedTuple):
+    """How far a model is from equivariance, for each sample ``(*batch,)``, in float64.
+
+    Attributes:
+        relative: ``|f(g x) - g f(x)| / |g f(x)|``.
+        absolute: the mean of ``|f(g x) - g f(x)|`` over all numbers of the output.
+    """
+
+    relative: Tensor
+    absolute: Tensor
+
+
+def bound(group: Group, dtype: torch.dtype) -> float:
+    """The relative error that frames stay under for elements drawn with ``group.random_options(dtype)``."""
+    double = torch.finfo(dtype).eps < torch.finfo(torch.float32).eps
+    return 10 * RTOL[dtype] if double and not group.compact else RTOL[dtype]
 
 
 def equivariance_error(
@@ -69,13 +97,32 @@ def equivariance_error(
     Returns:
         Errors ``(*batch,)`` in float64; 0 where both sides are zero.
     """
+    settings: dict[str, Any] = {"inputs": inputs, "outputs": outputs, "elements": elements, "permute": permute}
+    settings |= {"generator": generator, "element_options": element_options}
+    return equivariance_errors(model, group, *args, **settings, **kwargs).relative
+
+
+def equivariance_errors(
+    model: Callable[..., Any],
+    group: Group,
+    *args: Any,
+    inputs: Any = None,
+    outputs: Any = None,
+    elements: int = 8,
+    permute: bool = False,
+    generator: torch.Generator | None = None,
+    element_options: dict[str, float] | None = None,
+    **kwargs: Any,
+) -> Errors:
+    """The relative error of ``equivariance_error``, whose arguments it has, and the absolute one."""
     call = _Call(model, group, args, kwargs, inputs, outputs)
-    worst = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
+    zero = torch.zeros(call.layout.batch_shape, dtype=torch.float64, device=call.cloud.device)
+    worst = Errors(zero, zero)
     plain = call.run(None, None)
     for _ in range(elements):
         permutation, g = call.random_element(generator, element_options or {}, permute)
-        moved = call.run(g, permutation)
-        worst = torch.maximum(worst, call.compare(plain, moved, g, permutation))
+        found = call.compare(plain, call.run(g, permutation), g, permutation)
+        worst = Errors(*map(torch.maximum, worst, found))
     return worst
 
 
@@ -248,8 +295,8 @@ class _Call:
         per_row = x.ndim >= len(rows) + kind.order and tuple(x.shape[: len(rows)]) == rows
         return move(permutation, x, kind.nodes or int(per_row and kind is not EDGE_ATTR))
 
-    def compare(self, plain: Any, moved: Any, g: Tensor | None, permutation: Tensor | None) -> Tensor:
-        """The largest relative error of the outputs of two runs."""
+    def compare(self, plain: Any, moved: Any, g: Tensor | None, permutation: Tensor | None) -> Errors:
+        """The largest errors of the outputs of two runs."""
         left: list[tuple[str, Tensor]] = []
         right: list[tuple[str, Tensor]] = []
 
@@ -265,18 +312,21 @@ class _Call:
         map_typed(partial(collect, into=right), self.outputs, moved, ("output",), strict=True)
         back = None if permutation is None else inverse(permutation)
         errors = [
-            self._relative(type, y.detach(), self._permute(z.detach(), type, back), g)
+            self._errors(type, y.detach(), self._permute(z.detach(), type, back), g)
             for (type, y), (_, z) in zip(left, right, strict=True)
         ]
-        return torch.stack(errors).amax(0)
+        return Errors(*(torch.stack(kind).amax(0) for kind in zip(*errors, strict=True)))
 
-    def _relative(self, type: str, plain: Tensor, moved: Tensor, g: Tensor | None) -> Tensor:
+    def _errors(self, type: str, plain: Tensor, moved: Tensor, g: Tensor | None) -> Errors:
         kind = self.group.type(type)
         expected = wide(self.act(g, plain, type))
-        difference, scale = self._norm(wide(moved) - expected, kind.order), self._norm(expected, kind.order)
+        off = wide(moved) - expected
+        difference, scale = self._norm(off, kind.order), self._norm(expected, kind.order)
         if kind.affine:  # a point near the origin by accident is not a small output
             scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type), 1))
-        return torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
+        relative = torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
+        numbers = self._norm(torch.ones_like(off), kind.order).square().clamp_min(1)
+        return Errors(relative, self._norm(off.abs().sqrt(), kind.order).square() / numbers)
 
     def _norm(self, y: Tensor, order: int) -> Tensor:
         """Norm of what belongs to each sample, without padding."""

@@ -9,15 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
-from minframe.cloud import Cloud
 from minframe.frame import Frame
-from minframe.frames import Minimal
+from minframe.frames import Method, Minimal
 from minframe.groups.base import Group, Input
 from minframe.signature import Path, Signature, leaves, map_typed
+from minframe.tracing import tree_map
 
-FrameMethod = Callable[[Group, Cloud], Frame | Sequence[Frame]]
 MINIMAL = Minimal()
 
 
@@ -39,7 +37,7 @@ def _mean(results: Sequence[Any]) -> Any:
     """The mean of every tensor in results of one structure."""
     if len(results) == 1:
         return results[0]
-    return pytree.tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
+    return tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(nn.Module):
@@ -83,7 +81,7 @@ class Equivariant(nn.Module):
         frame_on: str | Sequence[str] | None = None,
         mask: str | None = None,
         batch: str | None = None,
-        frames: FrameMethod = MINIMAL,
+        frames: Method = MINIMAL,
         detach_frame: bool = False,
     ) -> None:
         super().__init__()
@@ -108,20 +106,21 @@ class Equivariant(nn.Module):
                 raise TypeError(
                     f"{option} must be the name of an argument, such as {option!r}, got {type(value).__name__}"
                 )
-        if not callable(frames):
+        if not isinstance(frames, Method):
             raise TypeError(f"frames must be a method such as mf.frames.Minimal(), got {frames!r}")
         for _, name in [*leaves(self.inputs), *leaves(self.outputs, ("outputs",))]:
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
-        self.labelling = group.labelling
+        self.labelling = frames.labelling(group)
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
-        """The paths of the inputs that determine the frame, in the order of ``group.frame_types``."""
+        """The paths of the inputs that determine the frame, in the order of ``frames.frame_types(group)``."""
         typed = dict(leaves(self.inputs))
+        allowed = self.frames.frame_types(self.group)
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in self.group.frame_types]
+            paths = [path for path, type in typed.items() if type in allowed]
             if not paths:
-                wanted = " or a ".join(repr(type) for type in self.group.frame_types)
+                wanted = " or a ".join(repr(type) for type in allowed)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
                     f"and one of them must be a {wanted}"
@@ -135,18 +134,37 @@ class Equivariant(nn.Module):
                 if path not in typed:
                     known = ", ".join(".".join(p) for p in typed)
                     raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
-                self.group.frame_type(typed[path])
+                if typed[path] not in allowed:
+                    raise ValueError(
+                        f"frame_on names {name!r} of type {typed[path]!r}, but a frame of {self.group} is taken of "
+                        f"inputs of type {' or '.join(map(repr, allowed))}"
+                    )
         self.group.check_frame_types([typed[path] for path in paths])
-        return tuple(sorted(paths, key=lambda path: self.group.frame_types.index(typed[path])))
+        return tuple(sorted(paths, key=lambda path: allowed.index(typed[path])))
 
     def forward(self, first: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
         args = (first, *args) if args or first is not None else ()
-        names = [self.signature.name(i) for i in range(len(args))]
-        values = dict(zip(names, args, strict=True)) | kwargs
+        names, values = self._named(args, kwargs)
         found = self._frames(values)
         frames = [found] if isinstance(found, Frame) else found
         return _mean([self._pass(frame, names, values) for frame in frames])
+
+    def frame(self, *args: Any, **kwargs: Any) -> Frame:
+        """The frame that a call with these arguments would use: its rank, size, margin and element.
+
+        Raises:
+            TypeError: if ``frames`` chooses several.
+        """
+        found = self._frames(self._named(args, kwargs)[1])
+        if isinstance(found, Frame):
+            return found
+        raise TypeError(f"mf.frames.{self.frames!r} averages over {len(found)} frames; there is no single one to show")
+
+    def _named(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """The names of positional arguments, and all arguments by name."""
+        names = [self.signature.name(i) for i in range(len(args))]
+        return names, dict(zip(names, args, strict=True)) | kwargs
 
     def _pass(self, frame: Frame, positional: Sequence[str], values: dict[str, Any]) -> Any:
         """One pass through the backbone, there and back by one frame."""
@@ -178,7 +196,7 @@ class Equivariant(nn.Module):
         if self.outputs == "scalar":
             if frame.keeps_scalars:
                 return y
-            return pytree.tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
+            return tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
             if not isinstance(x, Tensor):
@@ -238,7 +256,7 @@ class Equivariant(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        message = _mismatch(self.labelling, self.group.labelling)
+        message = _mismatch(self.labelling, self.frames.labelling(self.group))
         if message:
             warnings.warn(message, stacklevel=2)
 
@@ -268,7 +286,7 @@ class Invariant(Equivariant):
         frame_on: str | Sequence[str] | None = None,
         mask: str | None = None,
         batch: str | None = None,
-        frames: FrameMethod = MINIMAL,
+        frames: Method = MINIMAL,
         detach_frame: bool = False,
     ) -> None:
         super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame)

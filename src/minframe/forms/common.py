@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.errors import readable
-from minframe.linalg.action import wide
+from minframe.checks import readable
+from minframe.dtypes import wide
 from minframe.linalg.qr import FRACTION
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent, readable
+from minframe.checks import readable
 from minframe.forms.common import cluster_basis, prepare, same_cluster, tolerance_of, turned, variation
+from minframe.tracing import has_tangent
 
 
 class EigenForm(NamedTuple):

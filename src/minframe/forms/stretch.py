@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.errors import has_tangent
 from minframe.forms.common import cluster_basis, prepare, tolerance_of, turned, variation
+from minframe.tracing import has_tangent
 
 
 class PolarForm(NamedTuple):

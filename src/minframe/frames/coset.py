@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from minframe.errors import data_checks_enabled
+from minframe.checks import data_checks_enabled
 from minframe.frame import LinearFrame
 from minframe.linalg.blocks import BlockStabiliser, block_diagonal
 from minframe.linalg.finite import FiniteStabiliser

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from minframe.checks import check_finite
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
 from minframe.frame import Frame, LinearFrame
+from minframe.frame.product import ProductFrame, reordered
 from minframe.frames.method import Method, check_samples
 from minframe.frames.orders import no_margin, ordered_frame, random_order
 from minframe.groups.affine import Affine, Translation
@@ -17,7 +18,6 @@ from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
 from minframe.linalg.stabiliser import IsometryStabiliser
-from minframe.permutation.product import ProductFrame, reordered
 
 
 @dataclass(frozen=True, repr=False)

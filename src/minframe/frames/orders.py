@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
+from minframe.frame.permutation import PermutationFrame
+from minframe.frame.product import reordered
+from minframe.labelling.action import take_edges, take_nodes
+from minframe.labelling.symmetry import Symmetry
 from minframe.layout import Layout
-from minframe.permutation.action import take_edges, take_nodes
-from minframe.permutation.frame import PermutationFrame
-from minframe.permutation.product import reordered
-from minframe.permutation.symmetry import Symmetry
 
 if TYPE_CHECKING:
     from minframe.groups.permutation import S

@@ -8,8 +8,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from minframe.checks import check_finite
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.frames.method import Method, check_samples
 from minframe.frames.perturb import NOISE, separating_weights

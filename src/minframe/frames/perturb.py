@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.errors import all_true
+from minframe.checks import all_true
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import FRACTION

@@ -14,8 +14,8 @@ from minframe.frames.method import Method, check_samples
 from minframe.frames.orders import no_margin, ordered_frame
 from minframe.groups.base import Group
 from minframe.groups.permutation import S
+from minframe.labelling.cluster import cluster, cluster_rows
 from minframe.layout import Layout
-from minframe.permutation.cluster import cluster, cluster_rows
 
 EQUAL_EIGENVALUES = 1e-8
 EQUAL_ENTRIES = 1e-7

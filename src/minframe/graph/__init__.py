@@ -20,7 +20,7 @@ several processes share the graphs of a batch, where there is much to ask.
 from minframe.graph.automorphisms import AutomorphismGroup, automorphism_group
 from minframe.graph.canonical import CanonicalGraph, CanonicalSparseGraph, canonical_form, canonical_form_sparse
 from minframe.graph.isomorphism import is_isomorphic
-from minframe.permutation.parallel import set_workers
+from minframe.labelling.parallel import set_workers
 
 __all__ = [
     "AutomorphismGroup",

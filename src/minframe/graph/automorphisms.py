@@ -11,12 +11,12 @@ from torch import Tensor
 
 from minframe.groups.base import Input
 from minframe.groups.permutation import S
-from minframe.permutation import orbits as _orbits
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.chain import StabiliserChain
-from minframe.permutation.labelling import labelling
-from minframe.permutation.order import group_order
-from minframe.permutation.relations import coloured
+from minframe.labelling import orbits as _orbits
+from minframe.labelling.backend import DEFAULT
+from minframe.labelling.chain import StabiliserChain
+from minframe.labelling.label import labelling
+from minframe.labelling.order import group_order
+from minframe.relations import coloured
 
 
 def automorphism_group(

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from minframe.frame.sparse import sparse_cloud
 from minframe.groups.base import Input
 from minframe.groups.permutation import S
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.sparse import sparse_cloud
+from minframe.labelling.backend import DEFAULT
 
 
 class CanonicalGraph(NamedTuple):

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from minframe.groups.base import Input
 from minframe.groups.permutation import S
-from minframe.permutation.action import take_edges, take_nodes
-from minframe.permutation.backend import DEFAULT
-from minframe.permutation.colours import edge_colours, node_colours, tolerance
-from minframe.permutation.labelling import labelling
-from minframe.permutation.relations import check_numbers
+from minframe.labelling.action import take_edges, take_nodes
+from minframe.labelling.backend import DEFAULT
+from minframe.labelling.colours import edge_colours, node_colours, tolerance
+from minframe.labelling.label import labelling
+from minframe.relations import check_numbers
 
 
 def is_isomorphic(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import check_finite
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.general import GL
@@ -117,6 +117,9 @@ class Affine(_Shifting):
         linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)  # type: ignore[arg-type]
         shift = torch.randn(*batch, self.d, dtype=linear.dtype, device=device, generator=generator)
         return self.assemble(linear, shift)
+
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return self.linear.random_options(dtype)
 
     def parts(self, g: Tensor) -> tuple[Tensor, Tensor]:
         return g[..., :-1, :-1], g[..., :-1, -1]

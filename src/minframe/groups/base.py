@@ -60,6 +60,19 @@ class Group(ABC):
         ``n`` is the number of rows, for groups that permute them; the others ignore it.
         """
 
+    @property
+    def compact(self) -> bool:
+        """Whether the group, its translations and scale apart, is compact: no random element then needs a bound."""
+        return not self.random_options(torch.float64)
+
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        """Bounds for ``random`` on elements of a group that is not compact; nothing for a compact group.
+
+        Elements within them turn the rounding of inputs of that dtype into an error that is below the bounds of
+        ``minframe.testing``; beyond them it would exceed these, whatever the frame.
+        """
+        return {}
+
     @abstractmethod
     def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:
         """``g . x``. The axes of ``x`` begin with the batch axes of ``g``; an element without any moves everything."""

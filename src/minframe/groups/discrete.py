@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
-from minframe.errors import all_true, check_finite
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import Input, default_atol
 from minframe.groups.linear import Reduction
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import Dense, Layout
-from minframe.linalg.action import wide
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares

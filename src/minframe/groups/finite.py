@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from minframe.checks import check_finite
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
+from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
 from minframe.groups.base import Group, Input
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
-from minframe.linalg.action import multiply, narrow, wide
+from minframe.linalg.action import multiply
 from minframe.linalg.finite import orbit_scores
 from minframe.linalg.orbit import Choice, Scores, choose, shares
 from minframe.types import SCALAR, Type

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud, Planes
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.linalg.action import multiply, wide
+from minframe.linalg.action import multiply
 from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import row_basis, smooth, whitened
@@ -60,6 +61,9 @@ class GL(MatrixGroup):
         if self.special:
             g[..., -1] *= torch.linalg.det(g).sgn().conj().unsqueeze(-1)
         return g.to(dtype or self.default_dtype())
+
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return {"max_condition": 10.0}
 
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)

@@ -9,13 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud, Planes
-from minframe.errors import all_true
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.linalg.action import multiply, wide
+from minframe.linalg.action import multiply
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
@@ -116,6 +117,11 @@ class Isometry(MatrixGroup):
             g = g @ boost @ compact()
         return g.to(dtype or self.default_dtype())
 
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        """Rapidities up to 3 in double precision, 0.995 of the speed of light; up to 1 in single precision."""
+        double = torch.finfo(dtype).eps < torch.finfo(torch.float32).eps
+        return {"max_rapidity": 3.0 if double else 1.0} if self.q else {}
+
     def inverse(self, g: Tensor) -> Tensor:
         if not self.q:
             return g.mH if self.complex else g.mT
@@ -160,7 +166,7 @@ class Isometry(MatrixGroup):
             ),
             cloud=cloud,
             decomposition=found,
-            margin=lambda: margin(cloud.planes()),
+            margin=lambda: margin(cloud.planes(), self.special),
             tied=found.tied,
         )
 

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
+from minframe.frame.permutation import PermutationFrame
+from minframe.frame.sparse import sparse_cloud, sparse_frame
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
+from minframe.labelling.action import inverse, move
+from minframe.labelling.backend import BACKENDS, DEFAULT, installed_version
+from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry
 from minframe.layout import Layout
-from minframe.permutation.action import inverse, move
-from minframe.permutation.backend import BACKENDS, DEFAULT, installed_version
-from minframe.permutation.frame import PermutationFrame
-from minframe.permutation.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
-from minframe.permutation.sparse import sparse_cloud, sparse_frame
-from minframe.permutation.symmetry import GraphSymmetry, RowSymmetry
+from minframe.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
 if TYPE_CHECKING:

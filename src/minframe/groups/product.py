@@ -11,13 +11,13 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame
+from minframe.frame.invariant import product_frame
+from minframe.frame.product import Pair
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
+from minframe.labelling.action import move
 from minframe.layout import Layout
-from minframe.permutation.action import move
-from minframe.permutation.invariant import product_frame
-from minframe.permutation.product import Pair
 from minframe.types import PRODUCT_TYPES
 
 
@@ -60,6 +60,9 @@ class Product(Group):
         permutation = self.permutations.random(*batch, n=n, device=device, generator=generator)
         linear = self.linear.random(*batch, dtype=dtype, device=device, generator=generator, **options)  # type: ignore[arg-type]
         return Pair(permutation, linear)
+
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        return self.linear.random_options(dtype)
 
     def act(self, g: Any, x: Tensor, type: str = "point") -> Tensor:
         permutation, linear = g

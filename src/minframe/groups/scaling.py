@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.affine import Affine
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import LinearGroup, Reduction, described
 from minframe.groups.matrix import MatrixGroup
 from minframe.groups.orthogonal import O
+from minframe.groups.size import cloud_size
 from minframe.groups.trivial import Trivial
-from minframe.linalg.action import wide
 from minframe.linalg.qr import CanonicalRows
-from minframe.linalg.scale import ScaleStabiliser, cloud_size
+from minframe.linalg.scale import ScaleStabiliser
 
 
 @dataclass(frozen=True, repr=False)

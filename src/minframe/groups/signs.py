@@ -14,9 +14,9 @@ from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.sum import Sum
+from minframe.labelling.cluster import cluster_rows
 from minframe.linalg.action import multiply
 from minframe.linalg.columns import ColumnStabiliser
-from minframe.permutation.cluster import cluster_rows
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.affine import Translation
 from minframe.groups.base import default_atol
 from minframe.groups.linear import LinearGroup, Reduction
 from minframe.groups.trivial import Trivial
-from minframe.linalg.action import product, wide
+from minframe.linalg.action import product
 from minframe.linalg.blocks import BlockStabiliser, block_diagonal, slices_of
 from minframe.linalg.qr import CanonicalRows
 
@@ -100,6 +101,12 @@ class Sum(LinearGroup):
                 for g, names in zip(self.groups, known, strict=True)
             ]
         )
+
+    def random_options(self, dtype: torch.dtype) -> dict[str, float]:
+        chosen: dict[str, float] = {}
+        for group in self.groups:
+            chosen |= group.random_options(dtype)
+        return chosen
 
     def parts(self, g: Tensor) -> tuple[Tensor, Tensor | None]:
         return (g[..., :-1, :-1], g[..., :-1, -1]) if self.shifts else (g, None)

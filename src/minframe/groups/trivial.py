@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import check_finite
 from minframe.cloud import Cloud
-from minframe.errors import check_finite
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described

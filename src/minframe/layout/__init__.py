@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from minframe.errors import check_batch, check_mask
+from minframe.checks import check_batch, check_mask
 from minframe.layout.dense import Dense
 from minframe.layout.ragged import Ragged
+from minframe.tracing import assume_positive
 
 __all__ = ["Dense", "Layout", "Ragged", "layout_of"]
 
@@ -35,7 +35,7 @@ def layout_of(
         count = 0
         if batch.shape[0]:
             count = cast(int, batch.max().item()) + 1  # int() would make it a constant in the eyes of torch.export
-            torch._check(count > 0)  # type: ignore[no-untyped-call]
+            assume_positive(count)
         return Ragged(batch.long(), count)
     if mask is not None:
         check_mask(mask, x, names[0])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.linalg.action import wide
+from minframe.dtypes import wide
 
 
 @dataclass(slots=True)

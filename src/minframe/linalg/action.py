@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from minframe.dtypes import wide
 from minframe.types import Type
 
 
@@ -14,16 +15,6 @@ def behind_batch(sample: Tensor, x: Tensor, core: int) -> Tensor:
     """``(*batch, *core)`` with axes of length one put in for the axes of ``x`` between batch and core."""
     batch = sample.shape[: sample.ndim - core]
     return sample.reshape((*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :]))
-
-
-def wide(x: Tensor) -> Tensor:
-    """``x`` in float64, or complex128 if it is complex: autocast and reduced-precision matrix units leave it alone."""
-    return x if x.dtype == torch.float64 else x.to(torch.promote_types(x.dtype, torch.float64))
-
-
-def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """``x`` in that dtype, and contiguous, as users expect of what they are given."""
-    return x.to(dtype, memory_format=torch.contiguous_format).contiguous()
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.linalg.action import behind_batch, multiply, wide
+from minframe.dtypes import wide
+from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import Type
 

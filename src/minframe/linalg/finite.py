@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.dtypes import wide
 from minframe.layout import Layout, Ragged
-from minframe.linalg.action import behind_batch, multiply, wide
+from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.orbit import SCORES, probes
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import Type

@@ -51,8 +51,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud
-from minframe.errors import all_true
 from minframe.layout import Layout
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis

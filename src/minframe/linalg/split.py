@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
-from minframe.errors import all_true, check_finite
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY

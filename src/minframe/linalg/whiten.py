@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud, Planes
-from minframe.errors import all_true
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import pivoted_qr

@@ -1,0 +1,242 @@
+"""``minframe reproduce``: the paper's experiments, each by one command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from minframe_lab.experiments import record
+from minframe_lab.experiments.experiment import Experiment
+from minframe_lab.experiments.graphs import run as separating
+from minframe_lab.experiments.graphs.classify import ExpClassify
+from minframe_lab.experiments.hull.recipe import Hull
+from minframe_lab.experiments.methods import METHODS
+from minframe_lab.experiments.nbody.recipe import NBody
+from minframe_lab.experiments.run import CHECKED, Bars, evaluate, run
+from minframe_lab.experiments.table import collect, write_table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Repeat the paper's experiments. A run that is cut off goes on when the same command is given again.",
+)
+
+Method = Annotated[str, typer.Option(help=f"How the backbone is made symmetric: {', '.join(METHODS)}.")]
+Seed = Annotated[int, typer.Option(help="Of everything random in training.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Length of the training; the default is in the recipe.")]
+Output = Annotated[Path | None, typer.Option(help="Folder for results [default: runs/EXPERIMENT-METHOD-SEED].")]
+Data = Annotated[Path | None, typer.Option(exists=True, help="File to read the data from; else they are generated.")]
+Evaluate = Annotated[Path | None, typer.Option(exists=True, help="Test what a results folder holds, instead.")]
+Limit = Annotated[int | None, typer.Option(min=2, help="Use that many samples of each split only.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the network for training; pays for long runs.")]
+Threads = Annotated[int, typer.Option(min=1, help="Of PyTorch; these networks are small.")]
+Network = Annotated[str, typer.Option(help="mlp or gin.")]
+
+
+@app.command()
+def nbody(
+    method: Method = "minimal",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Data = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    compile: Compile = False,
+    threads: Threads = 1,
+    turns: Annotated[int, typer.Option(help="Poses averaged over in tests: 1, 8 or 48.")] = 1,
+    copies: Annotated[int, typer.Option(min=1, help="Random poses of each sample in a step.")] = 1,
+    edges: Annotated[
+        str, typer.Option(help="What is told of a pair: potential, or fourth as in the paper.")
+    ] = "potential",
+    dropout: Annotated[float, typer.Option(min=0, max=1)] = 0.0,
+    rest_frame: Annotated[bool, typer.Option(help="Use that a common velocity changes nothing.")] = True,
+) -> None:
+    """Charged particles: positions after one unit of time, exactly E(3) and permutation equivariant."""
+    wanted = NBody(
+        method=method, seed=seed, turns=turns, copies=copies, edges=edges, dropout=dropout, rest_frame=rest_frame
+    )
+    _train(wanted, epochs, output, data, evaluate, limit, compile, threads)
+
+
+@app.command()
+def hull(
+    method: Method = "minimal",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Data = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    compile: Compile = False,
+    threads: Threads = 1,
+    shear: Annotated[bool, typer.Option(help="Use how volumes change under all matrices.")] = True,
+) -> None:
+    """Convex hulls: volumes, exactly invariant to permutations and O(5)."""
+    shear = shear and method == "minimal"
+    _train(Hull(method=method, seed=seed, shear=shear), epochs, output, data, evaluate, limit, compile, threads)
+
+
+@app.command("exp-classify")
+def exp_classify(
+    method: Method = "minimal",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Data = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    compile: Compile = False,
+    threads: Threads = 1,
+    backbone: Network = "gin",
+    apart: Annotated[bool, typer.Option(help="Order each connected component by itself.")] = True,
+) -> None:
+    """EXP: learn which formulas can be satisfied."""
+    wanted = ExpClassify(method=method, seed=seed, backbone=backbone, apart=apart, published=data is not None)
+    _train(wanted, epochs, output, data, evaluate, limit, compile, threads)
+
+
+Networks = Annotated[int, typer.Option("--initialisations", "--epochs", min=1, help="Random networks to try.")]
+
+
+@app.command()
+def graph8c(
+    method: Method = "minimal",
+    seed: Seed = 0,
+    initialisations: Networks = 100,
+    output: Output = None,
+    data: Data = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    backbone: Network = "mlp",
+) -> None:
+    """GRAPH8c: how many pairs of the 11,117 connected graphs on eight nodes are not told apart; error and time."""
+    wanted = separating.Separate("graph8c", backbone, method, seed, initialisations, limit, data is not None)
+    _separate(wanted, output, data, evaluate, threads)
+
+
+@app.command()
+def exp(
+    method: Method = "minimal",
+    seed: Seed = 0,
+    initialisations: Networks = 100,
+    output: Output = None,
+    data: Data = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    backbone: Network = "mlp",
+) -> None:
+    """EXP: how many of 600 pairs of graphs are not told apart."""
+    wanted = separating.Separate("exp", backbone, method, seed, initialisations, limit, data is not None)
+    _separate(wanted, output, data, evaluate, threads)
+
+
+@app.command()
+def table(
+    results: Annotated[Path, typer.Argument(help="Folder of results.")] = Path("lab/results"),
+    add: Annotated[list[Path] | None, typer.Option(exists=True, help="Finished runs to copy there first.")] = None,
+) -> None:
+    """Write the table of all results beside the paper's, from their metrics files."""
+    for folder in add or []:
+        typer.echo(f"wrote {collect(folder, results)}")
+    typer.echo(f"wrote {write_table(results)}")
+
+
+def _train(
+    experiment: Experiment,
+    epochs: int | None,
+    output: Path | None,
+    data: Path | None,
+    evaluated: Path | None,
+    limit: int | None,
+    compiled: bool,
+    threads: int,
+) -> None:
+    torch.set_num_threads(threads)
+    _check_method(experiment.method)
+    if evaluated is not None:
+        _check_kind(evaluated, experiment.name)
+        found = evaluate(evaluated, data, CHECKED if limit == CHECKED else None)
+        _compare(found)
+        return
+    if epochs is not None:
+        recipe = replace(experiment.recipe, epochs=epochs)
+        experiment = replace(experiment, recipe=replace(recipe, validate_every=min(recipe.validate_every, epochs)))
+    folder = output or Path("runs") / f"{experiment.name}-{experiment.method}-{experiment.seed}"
+    try:
+        found = run(experiment, folder, data, limit, compiled, Bars())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _show({**found["test"], **found["measured"], "seconds of training": found["seconds"]}, folder)
+
+
+def _separate(
+    experiment: separating.Separate, output: Path | None, data: Path | None, evaluated: Path | None, threads: int
+) -> None:
+    torch.set_num_threads(threads)
+    _check_method(experiment.method)
+    if evaluated is not None:
+        _check_kind(evaluated, experiment.name)
+        again = separating.repeat(evaluated, data, Bars())
+        _compare(again)
+        return
+    folder = output or Path("runs") / "-".join(
+        [experiment.name, experiment.backbone, experiment.method, str(experiment.seed)]
+    )
+    try:
+        found = separating.run(experiment, folder, data, Bars())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    measured = found.get("measured", {})
+    _show(
+        {**found["test"], "networks": found["networks"], **measured, "seconds of the networks": found["seconds"]},
+        folder,
+    )
+
+
+def _check_method(method: str) -> None:
+    if method not in METHODS:
+        raise typer.BadParameter(f"no method {method!r}: use one of {', '.join(METHODS)}", param_hint="--method")
+
+
+def _check_kind(folder: Path, name: str) -> None:
+    kind = record.read(folder)["experiment"]
+    if kind != name:
+        raise typer.BadParameter(f"{folder} holds a run of {kind}, not of {name}", param_hint="--evaluate")
+
+
+def _show(values: dict[str, Any], folder: Path) -> None:
+    """All numbers of a run, and where they are."""
+    shown = Table(box=None, show_header=False)
+    for key, value in values.items():
+        for name, number in _flat(key, value):
+            shown.add_row(name, f"{number:.6g}" if isinstance(number, float) else str(number))
+    Console().print(shown)
+    typer.echo(f"wrote {folder}")
+
+
+def _flat(key: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [item for k, v in value.items() for item in _flat(f"{key} {k}", v)]
+    return [(key.replace("_", " "), value)]
+
+
+def _compare(found: dict[str, Any]) -> None:
+    """Show what was recorded and what is found now; exit status 1 if these differ."""
+    shown = Table("", "recorded", "now", box=None)
+    same = True
+    for key, value in found["recorded"].items():
+        now = found["now"][key]
+        same &= abs(now - value) <= 1e-3 * abs(value) + 1e-9
+        shown.add_row(key.replace("_", " "), f"{value:.6g}", f"{now:.6g}")
+    Console().print(shown)
+    typer.echo(f"{'the same' if same else 'NOT THE SAME'}, in {found['seconds']:.1f} s")
+    raise typer.Exit(0 if same else 1)

@@ -1,0 +1,215 @@
+"""The table of results: every number in it comes from a metrics file, but for the paper's."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from minframe_lab.experiments import paper, record
+
+Record = dict[str, Any]
+TITLES = {
+    "nbody": ("Charged particles, E(3)", "test MSE"),
+    "hull": ("Convex hull, S_n x O(5)", "test MSE"),
+    "graph8c": ("GRAPH8c, S_n", "pairs not told apart"),
+    "exp": ("EXP, S_n", "pairs not told apart"),
+    "exp-classify": ("EXP-classify, S_n", "test accuracy"),
+}
+NOTES = {
+    "nbody": """
+The paper's network, of the paper's size, inside the minimal frame, which is chosen without regard to the order of the
+particles and in their rest frame: a common velocity changes nothing, and their mean moves uniformly. One forward pass.
+The network is told the energy of each pair and the logarithm of its distance (the paper: the product of the charges and
+the fourth power of the distance), and is trained on one random pose of each sample in a step (the paper: six), with a
+cosine schedule, averaged weights and no dropout. All methods have these settings; FA sees eight poses of each sample in
+a step, and takes eight times as long. Without a frame, too, the network learns from random poses: it comes as close,
+and is not equivariant.""",
+    "hull": """
+The paper's kind of network in the minimal frame. With GL(5) the frame is that of a larger group, under which a volume
+is known to change by `|det g|`: the network has only to know volumes of clouds whose coordinates are not correlated.
+Permutations and O(5), which the task is about, leave the answer as it is.""",
+    "graph8c": """
+Random networks on canonical graphs. A pair is told apart if one of up to 100 networks gives embeddings that differ by
+more than 1e-3; the run ends when no pair is left. FA sorts nodes by the spectrum and draws 16 orders. Without a frame
+GIN does not see the order of the nodes; a perceptron does, and is not invariant.""",
+    "exp": """
+"Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
+    "exp-classify": """
+Each connected component is brought into its own canonical order, so that a component which occurs in many graphs always
+looks the same; scores are added up. FA draws 16 orders. A perceptron without a frame sees the numbers that nodes happen
+to have in the file, and these tell; under relabelling its scores change, and so do those of FA.""",
+}
+KEPT = (record.METRICS, record.WEIGHTS, "*.png")
+LARGEST = 1_000_000  # bytes of weights that are worth keeping
+
+
+def collect(folder: Path, results: Path) -> Path:
+    """Copy what is worth keeping of a finished run: its metrics, small weights and figures."""
+    found = record.read(folder)
+    if not found["complete"]:
+        raise ValueError(f"the run in {folder} is not finished")
+    target = results / folder.name
+    target.mkdir(parents=True, exist_ok=True)
+    for pattern in KEPT:
+        for path in folder.glob(pattern):
+            if path.stat().st_size <= LARGEST:
+                shutil.copy(path, target / path.name)
+    return target
+
+
+def write_table(results: Path) -> Path:
+    """Write ``README.md`` from all metrics files in a folder."""
+    records = [record.read(path.parent) for path in sorted(results.glob(f"*/{record.METRICS}"))]
+    path = results / "README.md"
+    path.write_text("\n".join(_page(records)))
+    return path
+
+
+def _page(records: list[Record]) -> Iterable[str]:
+    yield "# Results"
+    yield ""
+    yield "Written by `minframe reproduce table` from the metrics files in this folder; do not edit it by hand. Each"
+    yield "row is made again by its command with each of its seeds, and a stored model is tested again by"
+    yield "`minframe reproduce EXPERIMENT --evaluate lab/results/RUN`. Of several seeds: mean ± standard deviation."
+    for name, (title, unit) in TITLES.items():
+        rows = _grouped([r for r in records if r["experiment"] == name])
+        if not rows:
+            continue
+        yield from ("", f"## {title}", NOTES[name], "")
+        yield f"| method | paper | ours: {unit} | seeds | epochs | minutes each | command |"
+        yield "|---|---|---|---|---|---|---|"
+        for label, group in rows.items():
+            yield _row(label, group)
+        for group in rows.values():
+            yield from DETAILS[name](group)
+    yield ""
+    machines = sorted({f"{r['hardware']['processor']}, {r['hardware']['threads']} thread(s)" for r in records})
+    commits = sorted({str(r["commit"])[:12] for r in records})
+    yield f"Hardware: {'; '.join(machines)}, shared with other work, which minutes include. PyTorch"
+    yield f"{', '.join(sorted({r['torch'] for r in records}))}. Commits: {', '.join(commits)} (+: with changes)."
+    yield ""
+
+
+def _grouped(records: list[Record]) -> dict[str, list[Record]]:
+    """Runs that differ in their seed alone, under what makes them different from others."""
+    groups: dict[str, list[Record]] = {}
+    for r in sorted(records, key=lambda r: (r["configuration"]["method"] != "minimal", r["seed"])):
+        groups.setdefault(_label(r), []).append(r)
+    return groups
+
+
+def _label(r: Record) -> str:
+    c = r["configuration"]
+    names = {"minimal": "minimal frame", "pca": "FA", "stochastic": "stochastic FA", "plain": "no frame"}
+    parts = [names[c["method"]]]
+    if "backbone" in c:
+        parts.append(c["backbone"].upper())
+    if "published" in c and r["experiment"] != "graph8c":
+        parts.append("published graphs" if c["published"] else "generated graphs")
+    if c["method"] == "minimal" and "shear" in c:
+        parts.append("of S_n x GL(5)" if c["shear"] else "of S_n x O(5)")
+    if "edges" in c:
+        parts.append({"fourth": "paper's edge features", "potential": "potentials as edge features"}[c["edges"]])
+    if c.get("rest_frame") is False:
+        parts.append("no rest frame")
+    if c.get("apart") is False:
+        parts.append("whole graphs")
+    epochs = c["recipe"]["epochs"] if "recipe" in c else ""
+    return ", ".join(parts) + (f"|{epochs}" if epochs else "|")
+
+
+def _row(label: str, group: list[Record]) -> str:
+    first = group[0]
+    c = first["configuration"]
+    name, epochs = label.split("|")
+    key = {"graph8c": "unseparated", "exp": "unseparated", "exp-classify": "accuracy"}.get(first["experiment"], "mse")
+    reference = paper.reference(first["experiment"], c["method"], c.get("backbone"))
+    seeds = ", ".join(str(r["seed"]) for r in group)
+    minutes = statistics.mean(r["seconds"] for r in group) / 60
+    command = first["command"].replace(f"--seed {first['seed']}", "--seed SEED")
+    cells = [
+        name,
+        _shown(reference),
+        _spread([r["test"][key] for r in group]),
+        seeds,
+        epochs,
+        f"{minutes:.1f}" if minutes >= 0.1 else "< 0.1",
+    ]
+    return f"| {' | '.join(cells)} | `{command}` |"
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _spread(values: list[float]) -> str:
+    mean = statistics.mean(values)
+    return f"**{mean:.4g}**" + (f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else "")
+
+
+def _nbody(group: list[Record]) -> Iterable[str]:
+    measured = [r["measured"] for r in group]
+    label, epochs = _label(group[0]).split("|")
+    means = " and ".join(f"{_spread([m[f'mse_{count}'] for m in measured])} over {count}" for count in (8, 48))
+    yield f"\n{label}, {epochs} epochs (best: {_epochs(group)}): averaged over fixed poses {means}."
+    yield f"Worst relative equivariance error, float32: {max(m['equivariance_error'] for m in measured):.1e}."
+    if group[0]["configuration"]["method"] != "minimal":
+        return
+    times = {k: statistics.median(m["seconds"][k] for m in measured) for k in measured[0]["seconds"]}
+    ms = ", ".join(f"{k} {1000 * v:.1f}" for k, v in times.items())
+    ratios = f"{times['minimal'] / times['plain']:.2f} of plain, {times['minimal'] / times['pca']:.2f} of FA"
+    yield f"Milliseconds of the processor for a batch of 100: {ms}; minimal is {ratios}."
+
+
+def _hull(group: list[Record]) -> Iterable[str]:
+    worst = max(r["measured"]["invariance_error"] for r in group)
+    mean = statistics.mean(r["measured"]["invariance_error_l1"] for r in group)
+    label = _label(group[0]).split("|")[0]
+    known = f"(paper: {paper.HULL_INVARIANCE:.0e})"
+    yield f"\n{label}: worst relative invariance error {worst:.1e}, mean difference {mean:.1e} {known}."
+
+
+def _graph8c(group: list[Record]) -> Iterable[str]:
+    measured = [r["measured"] for r in group if "measured" in r]
+    if not measured:
+        return
+    batches = list(measured[0]["seconds"])
+    columns = ["GRAPH8c, MLP", "invariance error", "paper", *(f"CPU ms a graph, batch {b}" for b in batches), "paper"]
+    yield from ("", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
+    for name in measured[0]["invariance_error"]:
+        error = statistics.mean(m["invariance_error"][name] for m in measured)
+        times = [1000 * statistics.mean(m["seconds"][b][name] for m in measured) for b in batches]
+        published = [paper.GRAPH8C_ERRORS.get(name), paper.GRAPH8C_MILLISECONDS.get(name)]
+        cells = [name, f"{error:.2g}", _shown(published[0]), *(f"{t:.4f}" for t in times), _shown(published[1])]
+        yield f"| {' | '.join(cells)} |"
+    ratios = [
+        statistics.mean(m["seconds"][b]["minimal"] / m["seconds"][b]["FA, 16 samples"] for m in measured)
+        for b in batches
+    ]
+    yield f"\nMinimal against FA with 16 samples, ratio of times in one run: {', '.join(f'{r:.2f}' for r in ratios)}."
+
+
+def _classify(group: list[Record]) -> Iterable[str]:
+    worst = max(r["measured"]["invariance_error"] for r in group)
+    label = _label(group[0]).split("|")[0]
+    yield f"\n{label}: largest change of a score under relabelling {worst:.1e}; best epochs {_epochs(group)}."
+
+
+def _epochs(group: list[Record]) -> str:
+    return ", ".join(f"{r['best_epoch']:.0f}" for r in group)
+
+
+def _none(group: list[Record]) -> Iterable[str]:
+    return ()
+
+
+DETAILS: dict[str, Callable[[list[Record]], Iterable[str]]] = {
+    "nbody": _nbody,
+    "hull": _hull,
+    "graph8c": _graph8c,
+    "exp": _none,
+    "exp-classify": _classify,
+}

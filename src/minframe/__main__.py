@@ -1,6 +1,0 @@
-"""``python -m minframe``."""
-
-from minframe.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,131 @@
+"""Checks of what users pass in; every message names the argument, what was received and what to do.
+
+Shapes and dtypes are known without looking at the data, so those checks are free. Checks that need the data cost a
+device synchronisation; they are skipped while compiling and inside ``with minframe.unchecked():``, where a sample with
+NaN gives NaN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from minframe.tracing import is_compiling, is_transformed
+
+_checked = contextvars.ContextVar("minframe_checked", default=True)
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Skip the checks that read the data (NaN and infinity, empty samples): no device synchronisation in here."""
+    token = _checked.set(False)
+    try:
+        yield
+    finally:
+        _checked.reset(token)
+
+
+def data_checks_enabled() -> bool:
+    """Whether checks may read tensor values now."""
+    return not is_compiling() and _checked.get()
+
+
+def readable(x: Tensor) -> bool:
+    """Whether the values of this tensor may be read now."""
+    return data_checks_enabled() and not is_transformed(x)
+
+
+def all_true(condition: Tensor) -> bool:
+    """Whether it holds for all samples, if that may be read now; else no."""
+    return readable(condition) and bool(condition.all())
+
+
+def check_finite(peak: Tensor, name: str) -> None:
+    """``peak``: a non-negative number per sample that is NaN or infinite if anything in the sample is."""
+    if readable(peak) and not math.isfinite(peak.sum().item()):
+        bad = (~peak.flatten().isfinite()).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{name} has NaN or infinite coordinates (or some beyond 1e150) in sample {bad[0]} of {peak.numel()}: "
+            "no frame exists for it. Remove the sample, or mark those rows as padding with mask="
+        )
+
+
+def _is_number(x: Tensor, complex: bool) -> bool:
+    return x.is_complex() if complex else x.is_floating_point()
+
+
+def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = False) -> None:
+    """A real floating (or a complex) tensor ``(*batch, n, d)`` with at least one row."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
+    if not _is_number(x, complex):
+        kind, how = ("complex", ".cfloat()") if complex else ("real floating", ".float()")
+        raise TypeError(
+            f"{name} must have a {kind} dtype for {group}, got {x.dtype}: convert it, for example with {how}"
+        )
+    if x.ndim < 2 or x.shape[-1] != d:
+        raise ValueError(
+            f"{name} must have shape (*batch, n, {d}) for {group}, got {tuple(x.shape)}: "
+            "points are rows and the last axis is the coordinate"
+        )
+    if x.shape[-2] == 0:
+        raise ValueError(f"{name} has no points, shape {tuple(x.shape)}: a frame needs at least one point per sample")
+
+
+def check_core(
+    x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
+) -> None:
+    """A floating (or complex) tensor with the trailing axes that a type demands, behind the frame's leading axes."""
+    if not isinstance(x, Tensor) or not _is_number(x, complex):
+        got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
+        kind = "complex" if complex else "real floating"
+        raise TypeError(f"{name} of type {type_name!r} must be a {kind} tensor, got {got}: convert it first")
+    core = (d,) * order
+    fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
+    if not fits or tuple(x.shape[: len(leading)]) != leading:
+        want = ", ".join([*map(str, leading), "...", *map(str, core)])
+        raise ValueError(f"{name} of type {type_name!r} must have shape ({want}), got {tuple(x.shape)}")
+
+
+def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
+    """A boolean tensor ``(*batch, n)`` for a cloud ``x``, with at least one real row in every sample."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"{name} must be a boolean tensor (True = real point), got {got}: use for example mask.bool()")
+    if mask.shape != x.shape[:-1]:
+        raise ValueError(f"{name} must have shape {tuple(x.shape[:-1])}, one entry per point, got {tuple(mask.shape)}")
+    if data_checks_enabled() and not bool(mask.any(-1).all()):
+        empty = (~mask.any(-1)).nonzero()[0].tolist()
+        which = f"sample {empty[0] if len(empty) == 1 else tuple(empty)}" if empty else "the sample"
+        raise ValueError(f"{name} leaves {which} with no points: drop it, or mark one of its points as real")
+
+
+def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
+    """An integer vector ``(N,)`` with the sample number of each row of a cloud ``x``."""
+    if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32):
+        got = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
+        raise TypeError(f"{name} must be an integer tensor of sample numbers, got {got}: use for example batch.long()")
+    if batch.ndim != 1 or batch.shape != x.shape[:1]:
+        raise ValueError(
+            f"{name} must have shape ({x.shape[0]},), one sample number per row of points of shape (N, d), "
+            f"got {tuple(batch.shape)} for points of shape {tuple(x.shape)}"
+        )
+    if data_checks_enabled() and batch.shape[0]:
+        if bool(batch.min() < 0):
+            raise ValueError(f"{name} has negative sample numbers (smallest {int(batch.min())}): count samples from 0")
+        if bool(batch.max() >= batch.shape[0]):
+            raise ValueError(
+                f"{name} has the sample number {int(batch.max())} but only {batch.shape[0]} rows, so some samples have "
+                "no points: renumber the samples, for example with torch.unique(batch, return_inverse=True)[1]"
+            )
+        sizes = torch.bincount(batch)
+        if bool(sizes.min() == 0):
+            raise ValueError(
+                f"{name} leaves sample {int(sizes.argmin())} of {len(sizes)} with no points: "
+                "renumber the samples, for example with torch.unique(batch, return_inverse=True)[1]"
+            )

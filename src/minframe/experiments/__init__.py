@@ -1,1 +1,0 @@
-"""The paper's experiments, each by one command: ``python -m minframe.experiments --help``."""

@@ -1,0 +1,71 @@
+"""What ``group.frame(x)`` returns: the canonical pose of a cloud and the way there and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from minframe.layout import Layout
+
+if TYPE_CHECKING:
+    from minframe.groups.base import Group
+
+
+class Frame(ABC):
+    """The minimal frame of a batch of clouds: the cosets ``g0 Stab(canonical pose)``, held as elements ``g0``.
+
+    ``rank``, ``size`` and ``margin`` have one entry per sample.
+    """
+
+    group: Group
+    layout: Layout
+    #: whether scalars are what they are in every frame, also those of a row
+    keeps_scalars: bool = True
+
+    @property
+    @abstractmethod
+    def element(self) -> Tensor:
+        """``g0``, in the group, in the dtype of the cloud."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> Tensor:
+        """Dimension of what the cloud spans."""
+
+    @property
+    @abstractmethod
+    def size(self) -> Tensor:
+        """Number of elements of the frame; ``inf`` where the stabiliser is continuous."""
+
+    @property
+    @abstractmethod
+    def margin(self) -> Tensor:
+        """Relative distance of the nearest discrete decision from flipping.
+
+        Where it is small, the canonical pose jumps nearby. No frame of finite size is without such places.
+        """
+
+    @abstractmethod
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        """``g0^-1 . x``."""
+
+    @abstractmethod
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        """The average of ``g . y`` over the frame, exact."""
+
+    @abstractmethod
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, whichever element ``g0`` is.
+
+        ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
+        what rounding left outside is set to zero.
+        """
+
+    def reorder(self, x: Tensor) -> Tensor:
+        """A mask or a batch vector in the order of the rows that a backbone is shown."""
+        return x
+
+    def __repr__(self) -> str:
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size.tolist()})"

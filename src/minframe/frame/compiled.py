@@ -1,0 +1,175 @@
+"""Frames that need to look at the data, as operators that ``torch.compile`` and ``torch.export`` do not look into.
+
+While a graph is traced the order of the rows and the average over the symmetry are calls of the operators below. They
+build the frame of their inputs, as it is built eagerly, and return what is wanted of it. The group travels as its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud, Relations
+from minframe.frame.product import ProductFrame, reordered
+from minframe.layout import Dense, Ragged
+from minframe.tracing import constant_while_compiling
+from minframe.types import PRODUCT_TYPES, Type
+
+if TYPE_CHECKING:
+    from minframe.frame import Frame
+    from minframe.groups.base import Group
+    from minframe.groups.linear import LinearGroup
+
+Arguments = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor | None, str, str, str]
+_GROUPS: dict[str, Group] = {}
+#: how a frame is built eagerly, by the name of the choice; filled where these functions stand
+FRAME_MAKERS: dict[str, Callable[[Any, Cloud], Frame]] = {}
+
+
+def _named(name: str) -> Group:
+    """The group that calls itself so."""
+    if name not in _GROUPS:  # in a process that loads what another one exported
+        import minframe
+
+        _GROUPS[name] = eval(name, {"__builtins__": {}}, vars(minframe))
+    return _GROUPS[name]
+
+
+@constant_while_compiling
+def _name(group: Group) -> str:
+    _GROUPS[repr(group)] = group
+    return repr(group)
+
+
+def _arguments(group: Group, cloud: Cloud, maker: str) -> Arguments:
+    if isinstance(cloud.layout, Ragged):
+        raise NotImplementedError("frames in a canonical order are not compiled with a batch vector: give a mask")
+    name = _name(group)
+    relations = cloud.relations or Relations()
+    types = ",".join(type.name for _, type in cloud.inputs)
+    inputs = [x.detach() for x, _ in cloud.inputs]
+    nodes, edges = ([x.detach() for x in part] for part in (relations.nodes, relations.edges))
+    return inputs, nodes, edges, cloud.layout.mask, types, name, maker
+
+
+def _frame(
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> Frame:
+    typed = [(x, PRODUCT_TYPES[type]) for x, type in zip(inputs, types.split(","), strict=True)]
+    rows = inputs[0].shape[:-1]
+    layout = Dense(tuple(rows[:-1]), rows[-1], mask)
+    return FRAME_MAKERS[maker](_named(group), Cloud(typed, layout, relations=Relations(nodes, edges)))
+
+
+@torch.library.custom_op("minframe::product_order", mutates_args=())
+def _product_order(
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> tuple[Tensor, Tensor]:
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
+    rows = inputs[0].shape[:-1]
+    number = torch.arange(rows[-1], device=inputs[0].device)
+    order, twins = number.repeat(*rows[:-1], 1), number.repeat(math.prod(rows[:-1]), 1)
+    if isinstance(frame, ProductFrame):
+        order = frame.order.clone()
+        twins = twins if frame.twins is None else frame.twins.clone()
+    return order, twins
+
+
+@_product_order.register_fake
+def _(
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> tuple[Tensor, Tensor]:
+    rows = inputs[0].shape[:-1]
+    order = inputs[0].new_empty(rows, dtype=torch.int64)
+    return order, order.new_empty((math.prod(rows[:-1]), rows[-1]))
+
+
+@torch.library.custom_op("minframe::pair_average", mutates_args=())
+def _pair_average(
+    y: Tensor,
+    type: str,
+    rows: int,
+    adjoint: bool,
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> Tensor:
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
+    if not isinstance(frame, ProductFrame) or not frame.pairs:
+        return y.clone()
+    return frame.over_pairs(y, PRODUCT_TYPES[type], rows, adjoint).contiguous()
+
+
+@_pair_average.register_fake
+def _(
+    y: Tensor,
+    type: str,
+    rows: int,
+    adjoint: bool,
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> Tensor:
+    return torch.empty_like(y, memory_format=torch.contiguous_format)
+
+
+def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    _, *ctx.rest = inputs
+
+
+def _backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
+    # The mean of the adjoints of g . y over all g is the mean over the same group in the dual representation.
+    type, rows, adjoint, *cloud = ctx.rest
+    nothing = [[None] * len(x) if isinstance(x, list) else None for x in ctx.rest]
+    return _pair_average(gradient.contiguous(), type, rows, not adjoint, *cloud), *nothing
+
+
+_pair_average.register_autograd(_backward, setup_context=_setup)
+
+
+class CompiledFrame(ProductFrame):
+    """A frame of permutations and a linear group in a graph that is being traced."""
+
+    def __init__(self, group: Group, linear: LinearGroup, cloud: Cloud, maker: str) -> None:
+        shown = maker == "product"
+        self._arguments = _arguments(group, cloud, maker)
+        order, twins = _product_order(*self._arguments)
+        frame = linear.row_frame(reordered(cloud, order))
+        super().__init__(group, cloud, order, frame, twins if shown else None, (), shown, lambda: frame.margin)
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def over_pairs(self, y: Tensor, kind: Type, nodes: int, adjoint: bool = False) -> Tensor:
+        return _pair_average(y.contiguous(), kind.name, nodes, adjoint, *self._arguments)

@@ -1,0 +1,218 @@
+"""Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
+
+**One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
+roundings of the rows. Poses are compared by it, and so are points that coincide.
+
+Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
+never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
+separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
+a threshold: their share is rounding over the size of the differences at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true
+from minframe.cloud import Cloud
+from minframe.dtypes import wide
+from minframe.frame import Frame, LinearFrame
+from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
+from minframe.frame.product import ProductFrame, reordered
+from minframe.labelling.action import inverse
+from minframe.labelling.backend import DEFAULT
+from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.qr import APART
+from minframe.relations import coloured, is_per_row
+from minframe.tracing import is_compiling
+
+if TYPE_CHECKING:
+    from minframe.groups.linear import LinearGroup
+    from minframe.groups.product import Product
+
+ROUNDING = 5  # times the rounding of a row, relative to the longest: what it may be off by
+PROPOSAL = 4  # times what is equal: what invariants and inner products may differ by and be proposed as the same
+SOFT = 1e-12  # lengths below this part of the longest are not told apart
+COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
+
+
+def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
+    """The cloud, reduced, as a batch of sets of points."""
+    reduction = group.reduction(cloud)
+    matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
+    mask = layout.padding_mask()
+    rows, fixed, noises, noisy = [], [], [], False
+    stretch: Tensor | float = 1.0
+    if matrix is not None:
+        stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
+    for x, type in cloud.inputs:
+        raw = x.detach()
+        y = wide(raw)
+        if origin is not None and type.affine:
+            y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+        if matrix is not None:
+            y = multiply(y, layout.for_rows(matrix, y))
+        per_row = is_per_row(x, layout, type.order)
+        if per_row:
+            raw, y = layout.pad(raw), layout.pad(y)
+            if mask is not None:
+                shape = (*mask.shape, *(1,) * (y.ndim - 2))
+                raw, y = raw * mask.view(shape), y * mask.view(shape)
+        else:
+            lead = len(layout.batch_shape)
+            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
+            raw, y = raw.reshape(shape), y.reshape(shape)
+        size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
+        moved = matrix is not None or (origin is not None and type.affine)
+        noisy = noisy or moved
+        far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
+        rounding = cloud.eps * stretch * far
+        there = size * COINCIDENT > rounding
+        y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
+        noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
+        if per_row:
+            rows.append(y.reshape(*y.shape[:2], math.prod(y.shape[2:-1]), y.shape[-1]))
+        else:
+            fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
+    points = torch.cat(rows, 2)
+    if reduction.axes is not None:
+        fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
+    # Coordinates as they were given are exact relative to each row, not only to the longest.
+    soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
+    equal = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(cloud.tolerance).unsqueeze(-1)
+    slack = (PROPOSAL * equal).clamp_min(APART)
+    none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
+    colours = edges = None
+    relations = cloud.relations
+    if relations is not None and (relations.nodes or relations.edges):
+        colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
+    return PointSet(
+        points,
+        torch.cat([none, *fixed], 1),
+        reduction.blocks,
+        soft,
+        equal,
+        slack,
+        colours,
+        edges,
+        mask,
+        cloud.tolerance,
+    )
+
+
+def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
+    """The frame of permutations together with a linear group."""
+    if is_compiling():
+        return CompiledFrame(group, group.linear, cloud, "product")
+    points = point_set(group.linear, cloud, group.permutations.rtol)
+    ordering = order_points(points, group.permutations.backend)
+    number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
+    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
+    twins = None
+    if not all_true(ordering.twins == number):
+        position = inverse(order)
+        twins = position.gather(-1, ordering.twins.gather(-1, order))
+    return ProductFrame(
+        group,
+        cloud,
+        cloud.layout.unpad_order(order),
+        linear,
+        twins,
+        pairs,
+        shown=True,
+        margin=lambda: order_margin(points),
+    )
+
+
+def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+    """The frame of a linear group that does not depend on the order of the rows.
+
+    Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
+    the samples concerned are looked at as in ``product_frame``, and the first in canonical order is taken. If they have
+    a symmetry, the other choices would have shown the backbone the same cloud with its rows permuted; one that respects
+    permutations would have returned the same with its rows permuted, and that is what is averaged over.
+    """
+    cloud = replace(cloud, longest=True)
+    if is_compiling():
+        return CompiledFrame(group, group, cloud, "unordered")
+    frame = group.row_frame(cloud)
+    if frame.tied is None or all_true(~frame.tied):
+        return frame
+    tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
+    points = point_set(group, cloud.select(tied))
+    found = order_points(points, DEFAULT)
+    layout = cloud.layout
+    b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()
+    order = torch.arange(n, device=tied.device).repeat(b, 1)
+    if mask is not None:
+        order = (~mask).long().argsort(dim=-1, stable=True)
+    order[tied] = found.order
+    ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
+    equal = points.equal.new_zeros((b, 1)).index_copy(0, tied, points.equal)
+    thin = tied.cpu()[thin_samples(points, found.owner)]
+    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
+    cloud = replace(cloud, longest=~frame.tied)
+    order, linear, pairs = _framed(group, cloud, ordering, equal, thin)
+    # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
+    return ProductFrame(
+        group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=lambda: frame.margin
+    )
+
+
+FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
+
+
+def _framed(
+    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
+) -> tuple[Tensor, LinearFrame, list[Pairs]]:
+    """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
+    order = ordering.order
+    ordered = reordered(cloud, cloud.layout.unpad_order(order))
+    linear = group.row_frame(ordered)
+    if not len(ordering.owner):
+        return order, linear, []
+    owner = ordering.owner.cpu()
+    generators, mine = ordering.generators.cpu(), order.cpu()[owner]
+    generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
+    with torch.no_grad():
+        poses = _poses(group, ordered, linear, equal)
+        chains, moved = symmetries(poses, generators, owner, set(thin.tolist()))
+        if moved:
+            order = order.clone()
+            for sample, permutation in moved.items():
+                order[sample] = order[sample][permutation.to(order.device)]
+    if moved:
+        ordered = reordered(cloud, cloud.layout.unpad_order(order))
+        linear = group.row_frame(ordered)
+    with torch.no_grad():
+        poses = _poses(group, ordered, linear, equal) if moved else poses
+        return order, linear, with_matrices(poses, chains)
+
+
+def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
+    """Canonical poses in double precision, on the CPU, where groups of permutations are."""
+    layout = ordered.layout
+    inputs, per_row = [], []
+    for x, type in ordered.inputs:
+        # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
+        y = linear.coordinates(wide(x.detach()), type.name)
+        rows = is_per_row(x, layout, type.order)
+        inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
+        per_row.append(rows)
+    mask = layout.padding_mask()
+    if mask is not None:
+        inputs = [
+            x * mask.view(*mask.shape, *(1,) * (x.ndim - 2)) if rows else x
+            for x, rows in zip(inputs, per_row, strict=True)
+        ]
+    mask = None if mask is None else mask.cpu()
+    distance = linear.cloud.offset().reshape(-1, 1).cpu()
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())

@@ -1,0 +1,165 @@
+"""Frames of matrices, translations or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minframe.checks import check_core, data_checks_enabled
+from minframe.cloud import Cloud
+from minframe.dtypes import narrow
+from minframe.frame.base import Frame
+from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.stabiliser import Stabiliser
+from minframe.types import Type
+
+if TYPE_CHECKING:
+    from minframe.groups.linear import LinearGroup
+
+
+class LinearFrame(Frame):
+    """A frame of matrices, translations or both.
+
+    Args:
+        group: the group it belongs to.
+        linear: ``(*batch, d, d)``, the matrix of ``g0``, in float64; ``None`` where the group has none.
+        inverse: its inverse.
+        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
+        shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
+        stabiliser: of the canonical pose.
+        cloud: what the frame was taken of.
+        margin: computes the margin when it is asked for.
+        decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
+        tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
+    """
+
+    group: LinearGroup
+
+    def __init__(
+        self,
+        group: LinearGroup,
+        linear: Tensor | None,
+        inverse: Tensor | None,
+        shift: Tensor | None,
+        stabiliser: Stabiliser,
+        cloud: Cloud,
+        margin: Callable[[], Tensor],
+        decomposition: CanonicalRows | None = None,
+        own_inverse: Tensor | None = None,
+        tied: Tensor | None = None,
+    ) -> None:
+        self.group = group
+        self.linear = linear
+        self.inverse = inverse
+        self.own_inverse = inverse if own_inverse is None else own_inverse
+        self.shift = shift
+        self.stabiliser = stabiliser
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.dtype = cloud.dtype
+        self.tied = tied
+        self._margin = margin
+        self._decomposition = decomposition
+        self._in_span: Tensor | None = None
+
+    @property
+    def element(self) -> Tensor:
+        return self.group.assemble(self.linear, self.shift).to(self.dtype)
+
+    @property
+    def rank(self) -> Tensor:
+        return self.stabiliser.rank
+
+    @property
+    def size(self) -> Tensor:
+        return self.stabiliser.size
+
+    @property
+    def margin(self) -> Tensor:
+        return self._margin()
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        kind = self.group.type(type)
+        if own and self._decomposition is not None and self.cloud.is_just(x):
+            return self._decomposition.pose(x.dtype).view(x.shape)
+        if not (kind.order or kind.parity):
+            return self.layout.clean(x, kind.order)
+        if own:
+            return self._inward(x, kind, self._own_inverse_in_span())
+        return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+
+    def coordinates(self, x: Tensor, type: str) -> Tensor:
+        """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
+        return self._inward(x, self.group.type(type), self.own_inverse)
+
+    def _own_inverse_in_span(self) -> Tensor | None:
+        """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
+        if self._in_span is None and self.own_inverse is not None:
+            self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
+        return self._in_span
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        if not (kind.order or kind.parity):
+            return y
+        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading, self.group.complex)
+        y = self._defined(y, kind, inward=False)
+        dtype = torch.promote_types(y.dtype, self.dtype)
+        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
+        if kind.order != 1 or matrix is None:
+            y = self._average(y, kind)
+        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
+            matrix = self.stabiliser.fold(matrix, kind)
+        y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
+        if self.shift is not None and kind.affine:
+            y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
+        return narrow(y, dtype)
+
+    def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None) -> Tensor:
+        """``x`` moved by ``g0^-1``, whose matrix is given."""
+        if not (kind.order or kind.parity):
+            return self.layout.clean(x, kind.order)
+        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
+        dtype = x.dtype
+        if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
+            x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
+        x = self.layout.clean(x, kind.order)
+        return narrow(transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)), dtype)
+
+    def averaged(self, y: Tensor, kind: Type) -> Tensor:
+        """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""
+        return self._average(self._defined(y, kind, inward=False), kind)
+
+    def _average(self, y: Tensor, kind: Type) -> Tensor:
+        return self.stabiliser.spread(lambda sample: self.layout.for_rows(sample, y)).average(y, kind)
+
+    def _defined(self, y: Tensor, kind: Type, inward: bool) -> Tensor:
+        """``y``, if it has a value in every sample; an error, or NaN where errors would need to look at the data."""
+        undefined = self.stabiliser.undefined(kind, inward)
+        if undefined is None:
+            return y
+        if not data_checks_enabled():
+            return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
+        if bool(undefined.any()):
+            what = "an input that does not determine the frame" if inward else "an output"
+            first = int(undefined.flatten().nonzero()[0])
+            raise ValueError(
+                f"{what} of type {kind.name!r} has no value under {self.group} in sample {first} of "
+                f"{undefined.numel()}: {self.stabiliser.shortfall(kind, inward, first)}; or let more inputs determine "
+                "the frame"
+            )
+        return y
+
+    def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
+        return self._for_rows(torch.linalg.det(matrix), x) if kind.parity and matrix is not None else None
+
+    def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
+        return None if sample is None else self.layout.for_rows(sample, x)

@@ -1,0 +1,343 @@
+"""The canonical order of the points of clouds, up to the symmetry of each cloud.
+
+A linear group is first reduced to compact ones (``LinearGroup.reduction``): what is left to know of the points is
+their inner products in a few blocks of coordinates. Then, each step for the samples that the one before left tied:
+
+1. *Invariants*: a few numbers for each point, linear in their number: its length, its components along moments of the
+   cloud. They tell the points of a generic cloud apart.
+2. *Coordinates*: points that are told apart carry axes, and with those come coordinates, which tell other points
+   apart. If the axes are all there are, points still tied coincide.
+3. *Labelling*: the inner products of all points, clustered, are the edges of a complete graph, which is labelled. Its
+   automorphisms are the symmetry of the cloud. Points that coincide are one node, coloured by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Planes
+from minframe.labelling.action import inverse
+from minframe.labelling.cluster import classes_of, combine
+from minframe.labelling.label import labelling
+from minframe.labelling.refine import initial, is_discrete
+from minframe.labelling.separate import FEW, separate, separate_with_margin
+from minframe.layout import Dense
+from minframe.linalg.qr import TINY, pivoted_qr
+
+THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
+STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
+
+
+@dataclass(frozen=True, slots=True)
+class PointSet:
+    """A batch of clouds, reduced.
+
+    Attributes:
+        rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
+        fixed: ``(B, m, d)``, vectors that belong to no point.
+        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
+        equal: ``(B, 1)``, what directions may differ by and be the same.
+        slack: ``(B, 1)``, what invariants of directions may differ by and be proposed as the same; larger.
+        colours: ``(B, n)``, what else tells points apart.
+        edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
+        mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
+        tolerance: relative, below which a dimension is none.
+    """
+
+    rows: Tensor
+    fixed: Tensor
+    blocks: Sequence[slice] | None
+    soft: Tensor
+    equal: Tensor
+    slack: Tensor
+    colours: Tensor | None
+    edges: Tensor | None
+    mask: Tensor | None
+    tolerance: float
+
+    def select(self, samples: Tensor) -> PointSet:
+        """Some of the samples."""
+
+        def of(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[samples]
+
+        return PointSet(
+            self.rows[samples],
+            self.fixed[samples],
+            self.blocks,
+            self.soft[samples],
+            self.equal[samples],
+            self.slack[samples],
+            of(self.colours),
+            of(self.edges),
+            of(self.mask),
+            self.tolerance,
+        )
+
+    def directions(self) -> tuple[Tensor, Tensor]:
+        """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
+
+        Rounding is about the same for all of them then, however much their lengths differ.
+        """
+        lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
+        return self.rows / lengths.unsqueeze(-1), lengths
+
+    def start(self) -> Tensor:
+        """Cells of points of one colour, padding last, ``(B, n)``."""
+        if self.colours is None and self.mask is None:
+            return self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64)
+        colours = self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64) if self.colours is None else self.colours
+        return initial(colours, torch.zeros_like(colours), self.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What is known about the order of points.
+
+    Attributes:
+        order: ``(B, n)``, the point at each position, padding last.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
+        owner: ``(k,)``, the sample of each, ascending.
+    """
+
+    order: Tensor
+    twins: Tensor
+    generators: Tensor
+    owner: Tensor
+
+
+def _real(x: Tensor) -> Tensor:
+    """Channels ``(..., k)`` as real ones."""
+    return torch.view_as_real(x).flatten(-2) if x.is_complex() else x
+
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """Inner products ``(B, n, p, q)`` of rows ``(B, n, p, d)`` and ``(B, n | 1, q, d)``."""
+    return (a.unsqueeze(-2).conj() * b.unsqueeze(-3)).sum(-1)
+
+
+def _sizes(points: PointSet) -> Tensor:
+    """Logarithms of the lengths of the first vectors, ``(B, n)``: rounding is relative to a length."""
+    return (torch.linalg.vector_norm(points.rows[..., 0, :], dim=-1) + points.soft).log()
+
+
+def _invariants(points: PointSet) -> Tensor:
+    """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
+    if points.blocks is None:
+        return _real(points.rows.flatten(-2))
+    directions, lengths = points.directions()
+    found = [lengths.log()]
+    for block in points.blocks:
+        y, fixed = directions[..., block], points.fixed[..., block].unsqueeze(1)
+        rows = points.rows[..., block]
+        squares = rows.abs().square().sum(-1, keepdim=True)
+        odd = (rows * squares).sum((1, 2)) / (squares.sqrt() * squares).sum((1, 2)).clamp_min(TINY)  # a vector
+        flat = rows.flatten(1, 2)
+        scatter = flat.mT @ flat.conj()
+        scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
+        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
+        pairs = _products(y, y)
+        upper = torch.triu_indices(
+            *pairs.shape[-2:], offset=1, device=y.device
+        )  # the diagonal is a function of the lengths
+        found += [
+            _real(pairs[..., upper[0], upper[1]]),
+            _real(_products(y, odd[:, None, None]).flatten(-2)),
+            even.real if even.is_complex() else even,
+            _real(_products(y, fixed).flatten(-2)),
+        ]
+    return torch.cat(found, -1)
+
+
+def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
+    layout = Dense((rows.shape[0],), rows.shape[1])
+    found = pivoted_qr(Planes.of(rows, layout, tolerance, tolerance, "x"), False)
+    return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
+
+
+def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates ``(B, n, k)`` on the axes carried by points that are alone, and whether these are all axes."""
+    assert points.blocks is not None
+    order = cells.argsort(dim=-1, stable=True)
+    size = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
+    alone = size == 1 if points.mask is None else (size == 1) & points.mask
+    sample = torch.arange(len(order), device=order.device).unsqueeze(-1)
+    ordered = (points.rows * alone[..., None, None])[sample, order].flatten(1, 2)
+    directions, _ = points.directions()
+    found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
+    for block in points.blocks:
+        fixed = points.fixed[..., block]
+        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), STURDY)
+        _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
+        complete = complete & (rank == most)
+        found.append(_real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
+    return torch.cat(found, -1), complete
+
+
+def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Cells as far as coordinates tell points apart, and whether what is left in one cannot be told apart."""
+    while True:
+        values, complete = _coordinates(points, cells)
+        new = separate(values, cells, points.slack)
+        if torch.equal(new, cells):
+            break
+        cells = new
+    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
+    if points.edges is not None:  # points that coincide may have different edges
+        return cells, is_discrete(cells, points.mask)
+    return cells, complete & _coincide(points, cells)
+
+
+def _coincide(points: PointSet, cells: Tensor) -> Tensor:
+    """Whether the points of every cell are in one place, ``(B,)``."""
+    rows = _real(points.directions()[0].flatten(2))
+    index, extent = cells.unsqueeze(-1).expand(rows.shape), []
+    for sign in (1, -1):
+        extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
+    return ((extent[0] + extent[1]) <= points.equal.unsqueeze(-1)).flatten(1).all(-1)
+
+
+def _twins(cells: Tensor) -> Tensor:
+    """The first point of each point's cell."""
+    n = cells.shape[-1]
+    number = torch.arange(n, device=cells.device).expand(cells.shape)
+    return torch.full_like(cells, n).scatter_reduce(-1, cells, number, "amin").gather(-1, cells)
+
+
+def _alone(cells: Tensor, mask: Tensor | None) -> Tensor:
+    """Cells in which padding is told apart."""
+    if mask is None:
+        return cells
+    return torch.where(mask, cells, cells + (~mask).cumsum(-1) - 1)
+
+
+def order_points(points: PointSet, backend: str) -> Ordering:
+    """Order a batch of clouds."""
+    b, n = points.rows.shape[:2]
+    device = points.rows.device
+    twins = torch.arange(n, device=device).expand(b, n)
+    none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    order, todo = twins, torch.arange(b, device=device)
+    if n <= FEW and points.blocks is not None and points.colours is None and points.mask is None:
+        sizes, order = _sizes(points).sort(-1)
+        apart = (sizes.diff(dim=-1) > points.slack).all(-1)
+        if bool(apart.all()):
+            return Ordering(order, twins, *none)
+        todo = (~apart).nonzero().squeeze(-1)
+    left = points.select(todo)
+    cells = separate(_invariants(left), left.start(), left.slack)
+    tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
+    if points.blocks is not None and len(tied):
+        cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
+        tied = tied[~complete]
+    cells = _alone(cells, left.mask)
+    order, twins = order.clone(), twins.clone()
+    order[todo], twins[todo] = cells.argsort(dim=-1, stable=True), _twins(cells)
+    if points.blocks is None or not len(tied):
+        return Ordering(order, twins, *none)
+    todo = todo[tied]
+    symmetric = _label(left.select(tied), cells[tied], backend)
+    order[todo], twins[todo] = symmetric.order, symmetric.twins
+    return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
+
+
+def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
+    """Order clouds by labelling their inner products."""
+    assert points.blocks is not None
+    n = cells.shape[-1]
+    tolerance = points.slack.unsqueeze(-1)
+    directions, _ = points.directions()  # lengths are in the cells
+    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= points.equal.unsqueeze(-1)
+    same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
+    if points.mask is not None:
+        same &= points.mask.unsqueeze(-1)
+    if points.edges is not None:  # which may tell them apart
+        same.zero_()
+    same |= torch.eye(n, dtype=torch.bool, device=same.device)
+    index = torch.arange(n, device=cells.device)
+    twins = _first_connected(same)
+    number = torch.zeros_like(cells).scatter_add(-1, twins, torch.ones_like(cells)).gather(-1, twins)
+    single = twins == index if points.mask is None else (twins == index) & points.mask
+    channels = []
+    for block in points.blocks:
+        y = directions[..., block]
+        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
+        channels += list(_real(gram).unbind(-1))
+    # All entries of one channel are clustered together, the smallest standing in for what is not to count.
+    pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
+    classes = [
+        classes_of(
+            torch.where(pairs, k, torch.where(pairs, k, torch.inf).amin((-2, -1), keepdim=True)).flatten(1),
+            tolerance[..., 0],
+        )
+        for k in channels
+    ]
+    if points.edges is not None:
+        classes.append(classes_of(torch.where(pairs, points.edges, 0).flatten(1), 0.0))
+    edges = (combine(torch.stack(classes, -1)) + 1).view(-1, n, n) * pairs
+    colours = cells * (n + 1) + number
+    found = labelling(colours, edges, single, backend)
+    position = inverse(found.order.to(cells.device)).gather(-1, twins)  # of the one that stands for each point
+    if points.mask is not None:
+        position = torch.where(points.mask, position, n)
+    order = position.argsort(dim=-1, stable=True)
+    return Ordering(order, twins, _with_twins(found.generators, found.owner, twins.cpu(), order.cpu()), found.owner)
+
+
+def _first_connected(same: Tensor) -> Tensor:
+    """The first point that each is connected with, ``(B, n)``, where ``same`` ``(B, n, n)`` joins points."""
+    n = same.shape[-1]
+    first = same.max(-1)[1]  # of equal values the first is returned
+    while True:
+        new = torch.where(same, first.unsqueeze(-2), n).amin(-1)
+        if torch.equal(new, first):
+            return first
+        first = new
+
+
+def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor) -> Tensor:
+    """Permutations of points that stand for others, extended to those: the k-th of a set goes to the k-th."""
+    twins, order = twins[owner], order[owner]
+    place = inverse(order)  # sets stand together, in the order of their members
+    image = generators.gather(-1, twins)
+    return order.gather(-1, place.gather(-1, image) + place - place.gather(-1, twins))
+
+
+def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
+    """The samples among ``owner`` ``(k,)`` that are about as thin in some direction as what counts as equal.
+
+    Whether such a direction is determined may depend on which of several almost equal rows are looked at.
+    """
+    samples = torch.unique(owner)
+    if points.blocks is None or not len(samples):
+        return samples[:0]
+    there = samples.to(points.rows.device)
+    rows = torch.cat([points.fixed[there], points.rows[there].flatten(1, 2)], 1)
+    equal = points.equal[there]
+    many = rows.shape[1] ** 0.5
+    thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
+    for block in points.blocks:
+        width = torch.linalg.svdvals(rows[..., block])
+        thin |= ((width > equal / THIN) & (width < THIN * many * equal)).any(-1)
+    return samples[thin.cpu()]
+
+
+def order_margin(points: PointSet) -> Tensor:
+    """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
+
+    Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
+    equal may order them by their lengths.
+    """
+    cells, margin = separate_with_margin(_invariants(points), points.start(), points.slack)
+    tied = ~is_discrete(cells, points.mask)
+    if points.edges is None:
+        tied &= ~_coincide(points, cells)
+    return torch.where(tied, 0.0, margin / 2)

@@ -1,0 +1,222 @@
+"""Frames of products of permutations with a linear group, and frames of linear groups that no permutation changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud
+from minframe.dtypes import wide
+from minframe.frame import Frame, LinearFrame
+from minframe.frame.pairs import Pairs
+from minframe.frame.permutation import nested
+from minframe.labelling.action import inverse, take_edges, take_nodes
+from minframe.labelling.orbits import orbit_mean, orbital_mean
+from minframe.labelling.symmetry import RowSymmetry
+from minframe.layout import Dense, Layout, Ragged
+from minframe.linalg.action import transform
+from minframe.relations import is_per_row
+from minframe.types import Type
+
+if TYPE_CHECKING:
+    from minframe.groups.base import Group
+
+
+class Pair(NamedTuple):
+    """An element of a product: ``permutation`` ``(*batch, n)``, and an element of the linear group."""
+
+    permutation: Tensor
+    linear: Tensor
+
+
+def reordered(cloud: Cloud, order: Tensor) -> Cloud:
+    """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``."""
+    layout = cloud.layout
+    inputs = [(take_nodes(x, order) if is_per_row(x, layout, type.order) else x, type) for x, type in cloud.inputs]
+    return replace(cloud, inputs=inputs, layout=_reordered_layout(layout, order))
+
+
+def _reordered_layout(layout: Layout, order: Tensor) -> Layout:
+    if isinstance(layout, Ragged):
+        return Ragged(layout.index[order], layout.count)
+    return Dense(layout.batch_shape, layout.n, None if layout.mask is None else take_nodes(layout.mask, order))
+
+
+class ProductFrame(Frame):
+    """Pairs of a permutation and an element of a linear group.
+
+    Args:
+        group: the product.
+        cloud: what the frame was taken of.
+        order: the row at each position, ``(*batch, n)`` or ``(N,)``.
+        linear: the frame of the rows in that order.
+        twins: ``(B, n)``, equal for positions whose rows coincide; ``None``: no two do.
+        pairs: the symmetry of the samples that have any, besides that.
+        shown: whether a backbone is shown the rows in that order, or in their own.
+        margin: of the order.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        cloud: Cloud,
+        order: Tensor,
+        linear: LinearFrame,
+        twins: Tensor | None,
+        pairs: Sequence[Pairs],
+        shown: bool,
+        margin: Callable[[], Tensor],
+    ) -> None:
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.order = order
+        self._back = inverse(order)
+        self.linear = linear
+        self.pairs = pairs
+        self.twins = twins
+        self._twins = None if twins is None else RowSymmetry(twins)
+        self._shown = shown
+        self.keeps_scalars = shown  # of a product they are of the whole sample
+        self._margin = margin
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether some sample may have a symmetry besides points that coincide."""
+        return bool(self.pairs)
+
+    @property
+    def element(self) -> Any:
+        return Pair(self.order, self.linear.element) if self._shown else self.linear.element
+
+    @property
+    def rank(self) -> Tensor:
+        return self.linear.rank
+
+    @property
+    def size(self) -> Any:
+        """Number of elements, exact: Python integers, or ``inf`` where the stabiliser is continuous."""
+        finite = [1] * math.prod(self.layout.batch_shape) if self._twins is None else self._twins.sizes()
+        for pairs in self.pairs:
+            finite[pairs.sample] *= pairs.order
+        linear = self.linear.size.flatten().tolist()
+        sizes = [s if math.isinf(s) else int(s) * k for s, k in zip(linear, finite, strict=True)]
+        return nested(sizes, self.layout.batch_shape)
+
+    @property
+    def margin(self) -> Tensor:
+        return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
+
+    def __repr__(self) -> str:
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+
+    def _nodes(self, x: Tensor, kind: Type) -> int:
+        """Number of axes that permutations reorder."""
+        if kind.name == "scalar" and self.keeps_scalars:
+            return 0
+        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
+
+    def _ordered(self, x: Tensor, kind: Type, index: Tensor) -> Tensor:
+        nodes = self._nodes(x, kind)
+        return x if nodes == 0 else take_nodes(x, index) if nodes == 1 else take_edges(x, index)
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        return self._to_canonical(x, type, self.linear.to_canonical)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        kind = self.group.type(type)
+        if own and kind.order:
+            for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
+                if original[0] is x:
+                    return self._as_shown(self.linear.pose(moved, type, own=True), kind)
+        if own:
+            return self._to_canonical(x, type, lambda y, type: self.linear.pose(y, type, own=True))
+        y = self._average(self._ordered(self.layout.clean(x, kind.order), kind, self.order), kind, inward=True)
+        return self._as_shown(y, kind)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(y, type, "y", self.layout)
+        if not self._shown:
+            y = self._ordered(y, kind, self.order)
+        y = self._average(y, kind, inward=False)
+        if not kind.nodes:
+            y = self.linear.from_canonical(y, type)
+        return self._ordered(y, kind, self._back)
+
+    def reorder(self, x: Tensor) -> Tensor:
+        return take_nodes(x, self.order) if self._shown else x
+
+    def _to_canonical(self, x: Tensor, type: str, linear: Callable[[Tensor, str], Tensor]) -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(x, type, "x", self.layout)
+        x = self._ordered(self.layout.clean(x, kind.order), kind, self.order)
+        return self._as_shown(x if kind.nodes else linear(x, type), kind)
+
+    def _as_shown(self, x: Tensor, kind: Type) -> Tensor:
+        return x if self._shown else self._ordered(x, kind, self._back)
+
+    def _average(self, y: Tensor, kind: Type, inward: bool) -> Tensor:
+        """The mean over the symmetry, of ``y`` with its rows in canonical order; of ``g^-1 . y`` if ``inward``."""
+        if not kind.nodes:
+            if inward:  # to the canonical pose first, where the symmetry is known
+                y = self.linear.pose(y, kind.name)
+            elif self.symmetric and (kind.order or kind.parity):
+                y = self.linear.averaged(y, kind)
+        nodes = self._nodes(y, kind)
+        if nodes and self._twins is not None:
+            if nodes == 1:
+                y = orbit_mean(y, self._numbers(self._twins.orbits()))
+            else:
+                y = orbital_mean(y, self._twins.orbitals().view(*self.layout.rows_shape, -1))
+        if not self.symmetric or not (nodes or kind.order or kind.parity):
+            return y
+        return self.over_pairs(y, kind, nodes)
+
+    def _numbers(self, orbits: Tensor) -> Tensor:
+        return self.linear.layout.unpad_numbers(orbits)
+
+    def over_pairs(self, y: Tensor, kind: Type, nodes: int, adjoint: bool = False) -> Tensor:
+        """The mean of ``(p, O) . y`` over the symmetry of each sample, or the adjoint of this."""
+        dtype = y.dtype if y.is_floating_point() or y.is_complex() else torch.get_default_dtype()
+        layout = self.layout
+        if isinstance(layout, Ragged) and nodes:
+            sizes = layout.sizes().flatten().tolist()
+            samples = list(torch.split(y, sizes))  # in canonical order they stand together
+        else:
+            flat = y.reshape(-1, *y.shape[len(layout.batch_shape) :])
+            samples = list(flat.unbind(0))
+
+        def mean(permutations: Tensor, matrices: Tensor, x: Tensor) -> Tensor:
+            matrices = torch.linalg.inv(matrices).mH if adjoint else matrices
+            return _mean(permutations[:, : x.shape[0]] if nodes else permutations, matrices, x, kind, nodes)
+
+        for pairs in self.pairs:
+            samples[pairs.sample] = pairs.average(wide(samples[pairs.sample]), mean).to(dtype)
+        if isinstance(layout, Ragged) and nodes:
+            return torch.cat([s.to(dtype) for s in samples])
+        return torch.stack([s.to(dtype) for s in samples]).view(y.shape)
+
+
+def _mean(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type, nodes: int) -> Tensor:
+    """The mean of ``(p, O) . y`` over permutations ``(t, n)`` and matrices ``(t, d, d)``; ``y`` is of one sample."""
+    t = len(permutations)
+    permutations, matrices = permutations.to(y.device), matrices.to(y.device)
+    terms = y.expand(t, *y.shape)
+    if kind.order or kind.parity:
+        matrix = torch.linalg.inv(matrices).mT if kind.dual else matrices
+        terms = transform(terms, kind, matrix, torch.linalg.det(matrices) if kind.parity else None)
+    if nodes == 0:
+        return terms.mean(0)
+    target = permutations
+    if nodes == 2:
+        n = permutations.shape[-1]
+        target = (permutations.unsqueeze(-1) * n + permutations.unsqueeze(-2)).flatten(1)
+    flat = terms.reshape(t * target.shape[-1], *y.shape[nodes:])
+    total = torch.zeros((target.shape[-1], *y.shape[nodes:]), dtype=flat.dtype, device=flat.device)
+    return (total.index_add(0, target.flatten(), flat) / t).view(y.shape)

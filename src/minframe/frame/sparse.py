@@ -1,0 +1,265 @@
+"""Frames of graphs whose edges are listed, as in PyTorch Geometric: time and memory grow with the number of edges.
+
+Canonical are the numbers of the nodes, and then the order of the list: by source, then by target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from minframe.checks import data_checks_enabled
+from minframe.cloud import Cloud, Relations
+from minframe.frame import Frame
+from minframe.frame.permutation import nested
+from minframe.labelling.action import inverse
+from minframe.labelling.arcs import components
+from minframe.labelling.cluster import combine
+from minframe.labelling.colours import channels, tolerance
+from minframe.labelling.label import label_sparse
+from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
+from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
+from minframe.labelling.order import group_order
+from minframe.labelling.pieces import Moves
+from minframe.layout import Dense, Layout, Ragged, layout_of
+from minframe.relations import check_numbers, check_tensor
+from minframe.tracing import is_compiling
+from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
+
+if TYPE_CHECKING:
+    from minframe.groups.base import Input
+    from minframe.groups.permutation import S
+
+
+def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
+    """An integer tensor ``(2, E)`` of nodes below ``n``."""
+    if x.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
+    if x.ndim != 2 or x.shape[0] != 2:
+        raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
+    if x.numel() and data_checks_enabled() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
+        raise ValueError(
+            f"{name} has nodes from {int(x.min())} to {int(x.max())}, but there are {n}, counted from 0: correct it, "
+            "or give an input of type 'node' with a row for each node"
+        )
+
+
+def sparse_cloud(
+    nodes: Sequence[Input],
+    edges: Sequence[Input],
+    index: Sequence[Input],
+    attr: Sequence[Input],
+    mask: Tensor | None,
+    batch: Tensor | None,
+    names: tuple[str, str] = ("mask", "batch"),
+    num_nodes: int | None = None,
+) -> Cloud:
+    """Check the inputs that list the edges of graphs, and put them together."""
+    if len(index) != 1 or edges:
+        given = ", ".join(f"{i.name}: {i.type!r}" for i in [*index, *edges, *attr])
+        raise ValueError(f"edges are given by one 'edge_index', with 'edge_attr' beside it, or as 'edge'; got {given}")
+    if mask is not None:
+        raise ValueError(f"{names[0]}= has no place beside 'edge_index': nodes have no padding there")
+    for item in [*nodes, *index, *attr]:
+        check_tensor(item.x, item.name)
+    edge_index = index[0].x
+    check_edge_index(edge_index, index[0].name)
+    if num_nodes is not None:
+        n = num_nodes
+    elif nodes:
+        n = nodes[0].x.shape[0]
+    elif batch is not None:
+        n = batch.shape[0]
+    else:
+        n = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    check_edge_index(edge_index, index[0].name, n)
+    for name, x, type in [*nodes, *attr]:
+        want = n if type != "edge_attr" else edge_index.shape[1]
+        if x.ndim < 1 or x.shape[0] != want:
+            raise ValueError(f"{name} of type {type!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
+    layout: Layout = Dense((), n)
+    if batch is not None:
+        layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
+        graph = layout.index[edge_index]  # type: ignore[union-attr]
+        if data_checks_enabled() and not torch.equal(graph[0], graph[1]):
+            raise ValueError(f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one")
+    relations = Relations([i.x for i in nodes], [i.x for i in attr], edge_index)
+    return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
+
+
+def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
+    """Ranks ``(m,)`` of rows ``(m, ...)`` in lexicographic order, counted from 0 within the graph of each."""
+    parts = [graph]
+    for x in features:
+        for values in channels(x, 1).unbind(-1):
+            order = values.argsort()
+            order = order[graph[order].argsort(stable=True)]
+            size = values.abs() if values.is_floating_point() else torch.zeros_like(values)
+            largest = size.new_zeros(len(graph)).scatter_reduce(0, graph, size, "amax")[graph[order]]
+            cut = values[order].diff() > tolerance(x, rtol) * largest[1:]
+            cut = torch.cat([cut.new_zeros(1), cut | (graph[order].diff() > 0)])
+            parts.append(torch.empty_like(order).scatter_(0, order, cut.cumsum(0)))
+    classes = combine(torch.stack(parts, -1))
+    first = classes.new_full((len(graph),), len(graph)).scatter_reduce(0, graph, classes, "amin")
+    return classes - first[graph]
+
+
+def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
+    """The frame of graphs whose edges are listed."""
+    relations, layout = cloud.relations, cloud.layout
+    assert relations is not None
+    assert relations.edge_index is not None
+    edge_index, n = relations.edge_index.long(), layout.rows_shape[0]
+    batch = layout.index if isinstance(layout, Ragged) else None
+    for x in [*relations.nodes, *relations.edges]:
+        check_numbers(x, cloud.name, what="row")
+    colours = edge_index.new_zeros(n)
+    if relations.nodes and n:
+        colours = _classes(relations.nodes, torch.zeros_like(colours) if batch is None else batch, group.rtol)
+    edges = None
+    if relations.edges and edge_index.shape[1]:
+        graph = torch.zeros_like(edge_index[0]) if batch is None else batch[edge_index[0]]
+        edges = _classes(relations.edges, graph, group.rtol) + 1
+    if group.directed is False and data_checks_enabled():
+        _check_undirected(edge_index, edges, n, cloud.name)
+    return SparseFrame(group, layout, edge_index, colours, edges, batch)
+
+
+def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: str) -> None:
+    colours = torch.ones_like(edge_index[0]) if edges is None else edges
+    forth, back = ((a * n + b) for a, b in (edge_index, edge_index.flip(0)))
+    (forth, i), (back, j) = forth.sort(), back.sort()
+    if not (torch.equal(forth, back) and torch.equal(colours[i], colours[j])):
+        raise ValueError(
+            f"{name} was declared undirected, but some edges are listed in one direction only or with two weights: "
+            "list both directions, or leave directed= out"
+        )
+
+
+class SparseFrame(Frame):
+    """The permutations that bring graphs into canonical order; see ``PermutationFrame``."""
+
+    def __init__(
+        self,
+        group: S,
+        layout: Layout,
+        edge_index: Tensor,
+        colours: Tensor,
+        edges: Tensor | None,
+        batch: Tensor | None,
+    ) -> None:
+        self.group = group
+        self.layout = layout
+        self._numbers: dict[str, Tensor] = {}
+        self._graph = colours, edge_index, edges, batch, group.backend
+        self.order = sparse_order(*self._graph)
+        self._position = inverse(self.order)
+        source, target = self._position[edge_index]
+        self._columns = (source * max(len(self.order), 1) + target).argsort()
+
+    @cached_property
+    def _moves(self) -> Moves:
+        return label_sparse(*self._graph)[1]
+
+    def _orbits(self, kind: Type) -> Tensor:
+        """Orbits of nodes or of edges, computed once."""
+        if kind.name not in self._numbers:
+            nodes, n = kind is NODE, len(self.order)
+            if is_compiling():
+                found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
+            elif nodes:
+                found = orbits_sparse(self._moves, n)
+            else:
+                found = edge_orbits_sparse(self._graph[1], self._moves, n)
+            self._numbers[kind.name] = found.to(self.order.device)
+        return self._numbers[kind.name]
+
+    @property
+    def element(self) -> Tensor:
+        return self.order
+
+    def _per_graph(self, numbers: Tensor) -> Tensor:
+        batch = self._graph[3]
+        count = self.layout.batch_shape[0] if batch is not None else 1
+        graph = torch.zeros_like(numbers) if batch is None else batch
+        return torch.zeros(count, dtype=torch.int64, device=numbers.device).index_add(0, graph, numbers)
+
+    @property
+    def rank(self) -> Tensor:
+        own = self._orbits(NODE) == torch.arange(len(self.order), device=self.order.device)
+        return self._per_graph(own.long()).view(self.layout.batch_shape)
+
+    @property
+    def size(self) -> Any:
+        moves, n = self._moves, len(self.order)
+        batch = [0] * n if self._graph[3] is None else self._graph[3].tolist()
+        sizes = [1] * math.prod(self.layout.batch_shape)
+        for cell in moves.loose:
+            sizes[batch[cell[0]]] *= math.factorial(len(cell))
+        pairs = [(points[0], p) for points, _ in moves.pieces for p in points]
+        first, other = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(-1)
+        part = components(first, other, n).tolist()
+        by_part: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
+        for move in moves.pieces:
+            by_part[part[move[0][0]]].append(move)
+        for number, members in by_part.items():
+            points = sorted({p for move in members for p in move[0]})
+            local = {p: k for k, p in enumerate(points)}
+            generators = torch.arange(len(points)).repeat(len(members), 1)
+            for row, (source, target) in zip(generators, members, strict=True):
+                row[[local[p] for p in source]] = torch.tensor([local[p] for p in target])
+            sizes[batch[number]] *= group_order(generators)
+        return nested(sizes, self.layout.batch_shape)
+
+    @property
+    def margin(self) -> Tensor:
+        """Not known: infinite."""
+        return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.order.device)
+
+    def __repr__(self) -> str:
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+
+    def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(x, type, "x", self.layout)
+        if kind is NODE:
+            return x[self.order]
+        if kind is EDGE_INDEX:
+            return self._position[x][:, self._columns]
+        return x[self._columns] if kind is EDGE_ATTR else x
+
+    def pose(self, x: Tensor, type: str = "node", own: bool = False) -> Tensor:
+        kind = self.group.type(type)
+        if kind in (NODE, EDGE_ATTR):
+            x = x + 0.0 if own and x.is_floating_point() else x if own else self._average(x, type)
+        return self.to_canonical(x, type)
+
+    def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(y, type, "y", self.layout)
+        if kind is EDGE_INDEX:
+            return self.order[y][:, inverse(self._columns)]
+        y = self._average(y, type, canonical=True)  # see PermutationFrame
+        if kind is NODE:
+            return y[self._position]
+        return y[inverse(self._columns)] if kind is EDGE_ATTR else y
+
+    def reorder(self, x: Tensor) -> Tensor:
+        return x[self.order]
+
+    def _average(self, y: Tensor, type: str, canonical: bool = False) -> Tensor:
+        kind = self.group.type(type)
+        if kind not in (NODE, EDGE_ATTR):
+            return y
+        if not is_compiling() and not (self._moves.pieces or self._moves.loose):
+            return y
+        numbers = self._orbits(kind)
+        if canonical:
+            numbers = numbers[self.order if kind is NODE else self._columns]
+        return orbit_mean(y, numbers)

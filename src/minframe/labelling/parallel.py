@@ -1,0 +1,105 @@
+"""Several processes that ask a labelling library about many graphs.
+
+Libraries hold the interpreter's lock, so threads do not help; and sending a small graph to another process takes longer
+than labelling it here. So by default there is one process, and more are asked for by ``set_workers``; even then they
+are given only what is worth it.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+from minframe.labelling import backend as backends
+from minframe.labelling.backend import Backend
+from minframe.labelling.residual import Kind
+
+PAYS = 50_000  # arcs of a batch from which on they are sent
+PORTIONS = 4  # for each worker, as graphs differ in what they take
+SMALL, REMEMBERED = 128, 4096  # arcs of a piece whose answer is kept for later, and how many are
+
+_pool: ProcessPoolExecutor | None = None
+_workers = 1
+
+
+class Answer(NamedTuple):
+    """Its nodes in canonical order, and generators of its group, if they were asked for."""
+
+    order: list[int]
+    generators: list[list[int]]
+
+
+def set_workers(count: int) -> None:
+    """Let ``count`` processes label the graphs of a batch; 1, the default, means this one.
+
+    It pays for batches of graphs that colour refinement leaves largely undecided, with hundreds of edges each. Results
+    do not depend on it. Processes are started when they are first needed, by importing the main module anew: as for the
+    workers of a data loader, a script is to do its work under ``if __name__ == "__main__":``.
+
+    >>> import minframe as mf
+    >>> mf.graph.set_workers(1)
+    """
+    global _pool, _workers
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"the number of workers must be an integer of at least 1, got {count!r}")
+    if _pool is not None:
+        _pool.shutdown(cancel_futures=True)
+        _pool = None
+    _workers = count
+
+
+def workers() -> int:
+    """How many there are to be."""
+    return _workers
+
+
+def worth_sending(kinds: Sequence[Kind]) -> bool:
+    """Whether workers are to be asked. They have none themselves, and neither have those of a data loader."""
+    many = _workers > 1 and len(kinds) > 1 and sum(len(kind.arcs) for kind in kinds) >= PAYS
+    return many and not multiprocessing.current_process().daemon
+
+
+def ask(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    """What a library says about each piece of a graph; generators only if ``automorphisms``."""
+    if not worth_sending(kinds):
+        return _answers(backend, kinds, automorphisms)
+    return send(backend, kinds, automorphisms)
+
+
+def send(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    """The same, by other processes."""
+    global _pool
+    if _pool is None:
+        _pool = ProcessPoolExecutor(_workers, mp_context=multiprocessing.get_context("spawn"))
+    size = -(-len(kinds) // (_workers * PORTIONS))
+    portions = [kinds[i : i + size] for i in range(0, len(kinds), size)]
+    sent = [
+        [(array("q", k.colours).tobytes(), array("q", k.arcs).tobytes(), k.base) for k in part] for part in portions
+    ]
+    found = [_pool.submit(_answers_to, backend, part, automorphisms) for part in sent]
+    return [answer for part in found for answer in part.result()]
+
+
+def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorphisms: bool) -> list[Answer]:
+    kinds = [Kind(tuple(array("q", colours)), tuple(array("q", arcs)), base) for colours, arcs, base in sent]
+    return _answers(backend, kinds, automorphisms)
+
+
+def _answers(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+    if not kinds:  # then no library need be installed
+        return []
+    library = backends.get(backend)
+    return [(_remembered if len(k.arcs) <= SMALL else _answer)(library, k, automorphisms) for k in kinds]
+
+
+def _answer(library: Backend, kind: Kind, automorphisms: bool) -> Answer:
+    arcs = kind.triples()
+    generators = library.automorphisms(kind.colours, arcs) if automorphisms else []
+    return Answer(library.order(kind.colours, arcs), generators)
+
+
+_remembered = functools.lru_cache(maxsize=REMEMBERED)(_answer)  # the next batch has much the same rings and branches

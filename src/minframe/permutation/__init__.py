@@ -1,1 +1,0 @@
-"""Algorithms for groups of permutations: equal values, colour refinement, canonical labelling, stabiliser chains."""

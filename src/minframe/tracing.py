@@ -1,0 +1,73 @@
+"""Who looks at a tensor besides us: compilers, tracers, transforms and dispatch modes.
+
+All private names of PyTorch that the library uses stand here, as there is no public way to ask these questions. They
+were last checked with PyTorch 2.13; ``tests/test_tracing.py`` fails where a later version changes one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils import _pytree
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+#: whether ``torch.compile`` or ``torch.export`` traces this call: no value of a tensor may then be read
+is_compiling = torch.compiler.is_compiling
+
+
+def is_transformed(x: Tensor) -> bool:
+    """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``.
+
+    Private: ``torch.func`` has no public test for its wrappers. There since PyTorch 2.0.
+    """
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
+def has_tangent(x: Tensor) -> bool:
+    """Whether derivatives are taken with respect to ``x``, backward or forward.
+
+    Private: ``forward_ad`` does not say otherwise whether a level of it is active, and ``unpack_dual`` is an error
+    outside of one. There since PyTorch 1.11.
+    """
+    if torch.is_grad_enabled() and x.requires_grad:
+        return True
+    if is_compiling():
+        return False
+    return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
+
+
+def is_watched() -> bool:
+    """Whether a dispatch mode or ``torch.jit.trace`` is to see every operation: compiled loops would hide them.
+
+    Private: ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0.
+    """
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
+
+
+def constant_while_compiling(function: F) -> F:
+    """A decorator: a compiler calls the function, and takes what it returns for a constant.
+
+    It is all that ``torch.compiler.assume_constant_result`` does, which imports the compiler for it: more than a
+    second, in every process that imports this library. Since PyTorch 2.0.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+def assume_positive(count: Any) -> None:
+    """Tell a compiler that a size which depends on the data is positive."""
+    torch._check(count > 0)  # type: ignore[no-untyped-call]
+
+
+def tree_map(function: Callable[..., Any], *trees: Any) -> Any:
+    """Apply a function to all leaves of nested containers, those included that users have registered with PyTorch.
+
+    Private: ``torch.utils._pytree`` has no public name yet, and is what ``torch.export`` asks users to register with.
+    """
+    return _pytree.tree_map(function, *trees)

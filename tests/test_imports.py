@@ -1,0 +1,134 @@
+"""The layers of the library: data flows one way, and nothing lower imports something higher.
+
+Every import counts, also one inside a function and one for type checkers alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import minframe
+
+ROOT = Path(minframe.__file__).parent
+#: From the ground up. What stands in one row may import each other, but in no ring.
+LAYERS = (
+    ("types", "tracing", "checks", "dtypes"),
+    ("layout",),
+    ("linalg",),
+    ("labelling",),
+    ("cloud", "relations"),
+    ("frame",),
+    ("groups",),
+    ("frames",),
+    ("degenerate", "signature", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
+    ("minframe",),
+)
+LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
+#: Upward imports that are still to be removed; a line that is no longer true fails the test, and goes.
+REMAINING = {
+    ("minframe.frame.base", "minframe.groups.base"),
+    ("minframe.frame.compiled", "minframe"),
+    ("minframe.frame.compiled", "minframe.groups.base"),
+    ("minframe.frame.compiled", "minframe.groups.linear"),
+    ("minframe.frame.invariant", "minframe.groups.linear"),
+    ("minframe.frame.invariant", "minframe.groups.product"),
+    ("minframe.frame.linear", "minframe.groups.linear"),
+    ("minframe.frame.pairs", "minframe.groups.linear"),
+    ("minframe.frame.permutation", "minframe.groups.permutation"),
+    ("minframe.frame.product", "minframe.groups.base"),
+    ("minframe.frame.sparse", "minframe.groups.base"),
+    ("minframe.frame.sparse", "minframe.groups.permutation"),
+    ("minframe.linalg.qr", "minframe.cloud"),
+    ("minframe.linalg.spectral", "minframe.cloud"),
+    ("minframe.linalg.split", "minframe.cloud"),
+    ("minframe.linalg.whiten", "minframe.cloud"),
+}
+#: Imports within a layer that are still to be removed, because they close a ring.
+CLOSING = {
+    ("minframe.groups.permutation", "minframe.groups.product"),
+    ("minframe.groups.linear", "minframe.groups.sum"),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = ("minframe", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imports(name: str) -> Iterator[str]:
+    """The modules of the library that a module imports, wherever in its text."""
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "minframe")
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name} has a relative import"
+            module = node.module or ""
+            if module.split(".")[0] == "minframe":
+                for alias in node.names:
+                    inner = f"{module}.{alias.name}"
+                    yield inner if inner in MODULES else module
+
+
+GRAPH = {name: {target for target in imports(name) if target in MODULES} for name in MODULES}
+
+
+def layer(name: str) -> int:
+    """Of a module: that of the file or folder it is in."""
+    return LEVEL[name.split(".")[1] if "." in name else name]
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {name.split(".")[1] for name in MODULES if "." in name} | {"minframe"} == set(LEVEL)
+
+
+def test_nothing_lower_imports_something_higher() -> None:
+    upward = {(name, target) for name in MODULES for target in GRAPH[name] if layer(target) > layer(name)}
+    assert upward - REMAINING == set()
+    assert REMAINING - upward == set(), "these are done: take them off the list"
+
+
+def ring(known: set[tuple[str, str]]) -> list[str] | None:
+    """A ring of imports besides the known ones."""
+    graph = {name: {target for target in targets if (name, target) not in known} for name, targets in GRAPH.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return None
+
+
+def test_no_rings() -> None:
+    assert ring(REMAINING | CLOSING) is None
+    for line in CLOSING:
+        assert ring((REMAINING | CLOSING) - {line}), f"{line} closes no ring: take it off the list"
+
+
+def test_the_laboratory_uses_public_names_alone() -> None:
+    public = {"minframe", *(f"minframe.{name}" for name in minframe.__all__)}
+    lab = ROOT.parents[1] / "lab" / "src"
+    found = {
+        f"{path.relative_to(lab)}: {node.module}"
+        for path in sorted(lab.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "minframe"
+        if node.module not in public
+    }
+    assert found == set()
+
+
+def test_importing_the_library_brings_nothing_but_the_standard_library() -> None:
+    """No compiler (``torch._dynamo``: more than a second), no NumPy, no labelling library, before any is needed."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import minframe\n"
+        "print(*{name if name.startswith('torch._dynamo') else name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - set(sys.stdlib_module_names) - {"torch"} == {"minframe"}
