@@ -179,8 +179,10 @@ class _Call:
         signature = wrapped.signature if wrapped else Signature.of(model)
         names = [signature.name(i) for i in range(len(args))]
         self.model, self.group, self.positional = model, group, names
-        self.linear = group.linear if isinstance(group, Product) else group if isinstance(group, LinearGroup) else None
-        self.permutes = not isinstance(group, LinearGroup)
+        self.linear: Group | None = None if isinstance(group, S) else group
+        if isinstance(group, Product):
+            self.linear = group.linear
+        self.permutes = isinstance(group, S | Product)
         self.values = dict(zip(names, args, strict=True)) | kwargs
         inputs = (wrapped.inputs if wrapped else "point") if inputs is None else inputs
         self.inputs = inputs if isinstance(inputs, dict) else {signature.name(0): inputs}
@@ -231,8 +233,8 @@ class _Call:
         g = self.linear.random(
             *self.layout.batch_shape, dtype=self._wide, device=device, generator=generator, **options
         )
-        linear, shift = self.linear.parts(g)
-        if shift is None:
+        linear, shift = self.linear.parts(g) if isinstance(self.linear, LinearGroup) else (None, None)
+        if shift is None or not isinstance(self.linear, LinearGroup):
             return permutation, g
         rows, layout = self.layout.join([self.layout.clean(self.cloud.detach(), 1)])
         length = torch.linalg.vector_norm(wide(rows), dim=-1)

@@ -84,6 +84,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
     points = torch.cat(rows, 2)
+    if reduction.axes is not None:
+        fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     equal = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(cloud.tolerance).unsqueeze(-1)

@@ -150,11 +150,11 @@ class LinearFrame(Frame):
             return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
         if bool(undefined.any()):
             what = "an input that does not determine the frame" if inward else "an output"
+            first = int(undefined.flatten().nonzero()[0])
             raise ValueError(
-                f"{what} of type {kind.name!r} has no value under {self.group} in sample "
-                f"{undefined.flatten().nonzero()[0].item()} of {undefined.numel()}: the cloud spans too little "
-                f"(rank {self.rank.flatten()[undefined.flatten()][0].item()} of {self.group.d}), and what fixes it is "
-                "not compact. Invariants and vectors within the span exist; or let more inputs determine the frame"
+                f"{what} of type {kind.name!r} has no value under {self.group} in sample {first} of "
+                f"{undefined.numel()}: {self.stabiliser.shortfall(kind, inward, first)}; or let more inputs determine "
+                "the frame"
             )
         return y
 

@@ -15,6 +15,7 @@ from minframe.frames.coset import random_member
 from minframe.frames.method import Method
 from minframe.frames.orders import ordered_frame, random_order, relabelled
 from minframe.groups.base import Group
+from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
@@ -49,6 +50,10 @@ class Minimal(Method):
     def __call__(self, group: Group, cloud: Cloud) -> Frame:
         if self.mode == "average":
             return self._frame(group, cloud)
+        if isinstance(group, Finite):
+            chosen = group.frame_of(cloud)
+            weights = chosen.choice.weights
+            return chosen.sampled(self._uniform(*weights.shape, device=weights.device))
         relations = cloud.relations
         if relations is not None and relations.edge_index is not None:
             raise self._unable(group, "graphs as adjacency matrices, not as lists of edges")

@@ -28,11 +28,13 @@ class Reduction:
         cloud: with the origin that is taken.
         matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
     """
 
     cloud: Cloud
     matrix: Tensor | None
     blocks: Sequence[slice] | None
+    axes: Tensor | None = None
 
 
 class _Coordinates(Group):
@@ -55,6 +57,13 @@ class LinearGroup(_Coordinates):
 
     types = PRODUCT_TYPES
     frame_types = ("point", "vector")
+
+    def __add__(self, other: object) -> LinearGroup:
+        from minframe.groups.sum import direct_sum
+
+        if not isinstance(other, LinearGroup):
+            raise TypeError(f"{self} can be added to a group that acts on coordinates, such as mf.O(2), got {other!r}")
+        return direct_sum(self, other)
 
     @abstractmethod
     def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:

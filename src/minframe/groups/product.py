@@ -36,7 +36,8 @@ class Product(Group):
     frame_types = ("point", "vector", "node", "edge")
 
     def __repr__(self) -> str:
-        return f"{self.permutations} * {self.linear}"
+        linear = f"({self.linear})" if " + " in repr(self.linear) else f"{self.linear}"
+        return f"{self.permutations} * {linear}"
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
