@@ -12,7 +12,8 @@ An error above the bound is one of
   at a level, and what the condition of the input adds (``fuzzing/condition.py``).
 * *lost*: one unit of rounding moves the answer by ``LOST`` or more, and the group is not compact. A boost between the
   rest frame of a collimated jet and ours multiplies rounding by 1 / opening^2; nothing is left to compare. Also a cloud
-  so thin that GL makes it flat: "flat" is measured against rounding, which shears do not leave as it is.
+  so thin that GL makes it flat: "flat" is measured against rounding, which shears do not leave as it is. And, of any
+  group, vectors along an axis so thin that one unit of rounding decides whether there is one, all else being right.
 * a *violation*: anything else.
 """
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import crowding, thin
+from fuzzing.condition import crowding, identity_loss, slender, thin
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -33,7 +34,7 @@ JUMP = 0.25  # of the error: what counts as the same jump
 MARGIN = 1e3
 LOST = 1e-2
 MAX_SHARE = 1e-3
-JETS = ("jet", "mixed-jet")
+IDENTITY = 100.0  # units of rounding, times what ``identity_loss`` says, that the identity may be off by
 
 
 @dataclass
@@ -124,15 +125,12 @@ def _identity(trial: Trial, plain: Answer, verdict: Verdict) -> None:
     error = distance({"id": plain.outputs["id"]}, {"id": trial.x, "inv": _zero(plain)}, plain.refused)["id"]
     error = torch.where(finite, error, torch.zeros_like(error))
     bound = torch.full_like(error, trial.bound)
-    if trial.key.structure in JETS:
+    eps = EPS[trial.key.dtype]
+    if trial.key.structure == "jet":
         opening = 10.0**-trial.key.level
-        eps = EPS[trial.key.dtype]
-        bound = bound.clamp_min(100 * min(opening, eps / opening**2))
+        bound = bound.clamp_min(IDENTITY * min(opening, eps / opening**2))
     elif not trial.chosen.case.compact:
-        suspects = (error > bound).nonzero()[:, 0]
-        if len(suspects):
-            steep = response(trial, trial.x[suspects], select(plain, suspects), STEP)
-            bound[suspects] = torch.maximum(bound[suspects], SLACK / STEP * steep).clamp_max(1.0)
+        bound = torch.maximum(bound, IDENTITY * identity_loss(trial, trial.x)).clamp_max(1.0)
     verdict.error = max(verdict.error, float(error.max()))
     _violation(verdict, error, (error > bound).nonzero()[:, 0], "identity")
 
@@ -146,7 +144,8 @@ def _element(trial: Trial, verdict: Verdict) -> None:
         return
     try:
         frame = trial.frame(trial.x)
-        inside = trial.chosen.group.contains(frame.element)[: len(trial.x)]
+        inside = trial.chosen.group.contains(frame.element)
+        inside = inside[: len(trial.x)] if inside.ndim else inside.expand(len(trial.x))
     except NotImplementedError:  # weighted frames have no one element
         return
     except Exception as error:
@@ -182,6 +181,8 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     unit = units.amax(0)
     lost = ~compact & ((unit >= LOST) | thin(trial, here[0]) | thin(trial, there[0]))
     noisy = ~compact & ~lost & (unit >= JUMP * wrong) & (units.amin(0) >= 0.05 * unit) & (steep <= STEP / SLACK * unit)
+    others = worst({k: v[suspects] for k, v in distances.items() if k != "vec"}) <= trial.bound
+    lost |= others & (unit >= JUMP * wrong) & (slender(trial, here[0]) | slender(trial, there[0]))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
     edge = ~lost & ~noisy & ((unit >= JUMP * wrong) | (margin <= MARGIN * EPS[trial.key.dtype]))
     verdict.lost += int(lost.sum())

@@ -92,9 +92,8 @@ class Report:
 
     def _summary(self) -> str:
         """By structure and level, over all groups."""
-        lines = [
-            f"{'structure':22}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}{'noisy':>8}{'lost':>8}{'refused':>9}  crashes"
-        ]
+        head = f"{'structure':22}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}{'noisy':>8}{'lost':>8}"
+        lines = [f"{head}{'refused':>9}  crashes"]
         for name in sorted({where[0] for where in self.rows}):
             rows = [row for where, row in self.rows.items() if where[0] == name]
             total = {k: sum(getattr(r, k) for r in rows) for k in ("clouds", "violations", "edges", "conditioned")}

@@ -250,7 +250,7 @@ def particles(generator: Generator) -> int:
     return (2, 3, 8, 30, 200)[integer(0, 4, generator)] if coin(generator) else integer(2, 8, generator)
 
 
-@structure(OPENINGS, has_energy)
+@structure(OPENINGS, lambda space: has_energy(space) and space.q > 1)
 def jet(space: Space, b: int, level: int, generator: Generator) -> Tensor:
     """Massless particles of opening ``10^-level``."""
     n = particles(generator)
