@@ -124,7 +124,7 @@ def test_steep_answers_are_explained() -> None:
     key = replace(GENERIC, structure="near-deficient", level=7, group="SO(3)")
     verdicts = [judge(Trial(replace(key, seed=seed))) for seed in range(6)]  # of several dimensions
     assert not any(verdict.violations for verdict in verdicts)
-    assert any(verdict.conditioned == 40 for verdict in verdicts)
+    assert any(verdict.conditioned > 20 for verdict in verdicts)
 
 
 def test_jumps_are_bisected() -> None:
