@@ -158,7 +158,7 @@ def replay(text: str) -> Verdict:
     trial = Trial(Key.parse(line))
     verdict = judge(trial)
     for name, value in asdict(verdict).items():
-        print(f"{name:12}{value}")
+        print(f"{name:12}{len(value) if name == 'wrong' else value}")
     sample = int(number) if number else verdict.sample
     if sample >= 0:
         torch.set_printoptions(precision=17, linewidth=160)
@@ -178,8 +178,12 @@ def look_at_margins(options: argparse.Namespace) -> dict[tuple[str, str, str], t
         if key.structure not in ("generic", "jet", "mixed-jet"):
             key = Key(**(asdict(key) | {"level": 1 + key.level % 3}))
         before = time.perf_counter()
-        new = margins(key)
-        sizes.learn(key, 2 * new.paths, time.perf_counter() - before)
+        try:
+            with time_limit(PATIENCE):
+                new = margins(key)
+        except OutOfTime:  # drawn again, fewer together
+            new = Margins(key.size // 2)
+        sizes.learn(key, max(1, 2 * new.paths), time.perf_counter() - before)
         where = (key.group, key.frames, key.layout)
         old, line = found.get(where, (Margins(0), ""))
         worse = (new.above and new.worst > old.worst) or (new.changed and new.change > old.change)
