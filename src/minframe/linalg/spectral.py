@@ -52,10 +52,13 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.errors import all_true
+from minframe.errors import all_true, readable
 from minframe.layout import Layout
+from minframe.linalg.action import behind_batch
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
+
+COARSE = 8.0  # directions this many roots of rounding thin are left out where they are decided by rounding
 
 
 @dataclass(slots=True)
@@ -108,6 +111,11 @@ def negligible(cloud: Cloud) -> float:
     return max(3 * cloud.eps, 1e-12)
 
 
+def massless(cloud: Cloud) -> float:
+    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null."""
+    return max(1.25 * cloud.eps, 1.2e-13)
+
+
 class Spectral(NamedTuple):
     """The split by the spectrum.
 
@@ -124,25 +132,29 @@ class Spectral(NamedTuple):
     margin: Callable[[], Tensor]
 
 
-def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Spectral:
-    """Split the space; ``s`` is S."""
+def spectral(
+    cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int, needed: Tensor | None = None
+) -> Spectral:
+    """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that somebody asks for; ``None``: all."""
     eta = signs(p, q, rows.device)
     basis = row_basis(cloud, rows, layout, s)
     if basis.white and min(p, q) == 1:
         axis = _time_axis(s, 0 if p == 1 else p)
         if axis is not None:
             return Spectral(boost_to(axis, p, q), basis.determined, None, lambda: _smallest(basis.factor, eta))
-    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
-    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
-    slots = torch.cat([torch.arange(p + q - 1, q - 1, -1), torch.arange(q)]).to(rows.device)  # the largest come first
-    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
-    signed, vu = (eigenvalues[..., slots] * eta).clamp_min(1e-16 * scale), (v @ u)[..., slots]
-    taken = _axes_taken(basis, eta, p, negligible(cloud))
-    margin = (signed / scale).masked_fill(~taken, torch.inf).amin(-1)
+    noise = negligible(cloud)
+    size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
+    found = _eigen(basis, eta, p, noise, size)
+    if not all_true(found.known):
+        coarse = _eigen(row_basis(cloud, rows, layout, s, COARSE * noise**0.5), eta, p, noise, size)
+        found = coarse.where(~found.known, found)
+    v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
+    margin = found.margin
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        return Spectral(d if basis.white else _refined(v, d, p, q), taken, None, lambda: margin)
-    rank, c = basis.determined.sum(-1), torch.where(taken, signed, 0.0).amax(-1).sqrt()
+        matrix = d if basis.white else _refined(v, d, p, q)
+        return Spectral(_checked(matrix, eta, cloud.name, needed), taken, None, lambda: margin)
+    rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
     alone = here & (c == 0)
@@ -151,6 +163,7 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: i
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = _completed(d, n, partner, taken, pairs, p, q)
     matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
+    matrix = _checked(matrix, eta, cloud.name, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, lambda: margin)
@@ -160,6 +173,72 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: i
     loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
     null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
     return Spectral(matrix, axes, null.where(here), lambda: margin)
+
+
+class _Eigen(NamedTuple):
+    """Eigenvectors of S eta, in the order of the axes: positive ones first, the largest of either sign first.
+
+    Attributes:
+        known: ``(*batch,)``, whether all eigenvalues that are taken are more than rounding.
+        v: ``(*batch, d, d)``, V.
+        vu: ``(*batch, d, d)``, the eigenvectors V u.
+        signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
+        taken: ``(*batch, d)``, whether the span determines the axis, and the eigenvalue is known.
+        rank: ``(*batch,)``, dimension of the span.
+        margin: ``(*batch,)``, distance of an eigenvalue from rounding, in units that the rows may change by.
+    """
+
+    known: Tensor
+    v: Tensor
+    vu: Tensor
+    signed: Tensor
+    taken: Tensor
+    rank: Tensor
+    margin: Tensor
+
+    def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
+        """These where the condition holds, else those; but the decision is the other's."""
+        chosen = [
+            torch.where(behind_batch(condition, a, 0), a, b)
+            for a, b in zip(self[1:-1], other[1:-1], strict=True)
+        ]
+        return _Eigen(other.known, *chosen, other.margin)
+
+
+def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
+    """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
+    d = len(eta)
+    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
+    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
+    slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
+    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
+    signed, vu = eigenvalues[..., slots] * eta, (v @ u)[..., slots]
+    wanted = _axes_taken(basis, eta, p, noise)
+    rank = basis.determined.sum(-1)
+    null = (wanted.sum(-1) < rank).unsqueeze(-1)
+    unit = torch.where(null, scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
+    excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
+    taken = wanted & (excess > 0)
+    known = (taken == wanted).all(-1)
+    margin = torch.where(known, excess.amin(-1), -excess.amin(-1))
+    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, margin)
+
+
+def _checked(matrix: Tensor, eta: Tensor, name: str, needed: Tensor | None) -> Tensor:
+    """An isometry, or an error; NaN where errors would need to look at the data."""
+    off = (adjoint(matrix, eta) @ matrix - torch.eye(len(eta), dtype=matrix.dtype, device=matrix.device)).abs()
+    size = matrix.abs().square().sum((-2, -1))
+    exact = off.amax((-2, -1)) <= 1e-11 * size
+    exact = exact if needed is None else exact | ~needed
+    if all_true(exact):
+        return matrix
+    if readable(exact):
+        bad = (~exact.flatten()).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
+            "no frame of any precision exists for it. Give it in float64, or make it exactly null"
+        )
+    return torch.where(exact[..., None, None], matrix, torch.nan)
 
 
 def _time_axis(s: Tensor, time: int) -> Tensor | None:

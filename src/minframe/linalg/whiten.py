@@ -46,10 +46,13 @@ class Basis:
     white: bool = False
 
 
-def row_basis(cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None) -> Basis:
+def row_basis(
+    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, tolerance: float | None = None
+) -> Basis:
     """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
 
-    ``scatter``: of the rows, if it is known.
+    ``scatter``: of the rows, if it is known. ``tolerance``: what is shorter than this part of the longest row does not
+    count; by default, rounding.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
@@ -58,7 +61,8 @@ def row_basis(cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     noise = 8 * cloud.eps * cloud.offset()
-    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    tolerance = cloud.tolerance if tolerance is None else tolerance
+    found = pivoted_qr(Planes.of(rows, layout, tolerance, noise, cloud.name), False)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), found.basis.mT)
     inverse = torch.linalg.inv(a)
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
