@@ -152,8 +152,9 @@ def spectral(
     margin = found.margin
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        matrix = d if basis.white else _refined(v, d, p, q)
-        return Spectral(_checked(matrix, eta, cloud.name, needed), taken, None, lambda: margin)
+        matrix = _boosted(d, taken, d, p, q)
+        matrix = matrix if basis.white else _refined(v, matrix, p, q)
+        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, lambda: margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -162,8 +163,9 @@ def spectral(
     n, partner = _null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = _completed(d, n, partner, taken, pairs, p, q)
-    matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
-    matrix = _checked(matrix, eta, cloud.name, needed)
+    regular = _aligned(v, _boosted(d, taken, matrix, p, q), p, q)
+    matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
+    matrix = _checked(matrix, eta, cloud, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, lambda: margin)
@@ -224,18 +226,18 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, margin)
 
 
-def _checked(matrix: Tensor, eta: Tensor, name: str, needed: Tensor | None) -> Tensor:
+def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -> Tensor:
     """An isometry, or an error; NaN where errors would need to look at the data."""
     off = (adjoint(matrix, eta) @ matrix - torch.eye(len(eta), dtype=matrix.dtype, device=matrix.device)).abs()
     size = matrix.abs().square().sum((-2, -1))
-    exact = off.amax((-2, -1)) <= 1e-11 * size
+    exact = off.amax((-2, -1)) <= cloud.eps ** (2 / 3) * size  # what ``contains`` allows
     exact = exact if needed is None else exact | ~needed
     if all_true(exact):
         return matrix
     if readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
-            f"{name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
+            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
             "no frame of any precision exists for it. Give it in float64, or make it exactly null"
         )
     return torch.where(exact[..., None, None], matrix, torch.nan)
@@ -277,6 +279,22 @@ def boost_to(axis: Tensor, p: int, q: int) -> Tensor:
     w = axis + at.sgn() * one[time]
     matrix = one - (w / (at.abs() + 1)).unsqueeze(-1) * (w.conj() * (eta * eta[time])).unsqueeze(-2)
     return torch.where(one[time] != 0, axis.unsqueeze(-1), matrix)
+
+
+def _boosted(d: Tensor, taken: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
+    """The boost to the time axis among the columns of D, if there is one; else ``matrix``.
+
+    It has the same V+ as any completion of D, and is an isometry however large its entries are.
+    """
+    if min(p, q) > 1:
+        return matrix
+    time = 0 if p == 1 else p
+    axis, eta = d[..., time], signs(p, q, d.device)
+    square = (axis.abs().square() * eta).sum(-1, keepdim=True) * eta[time]
+    there = taken[..., time : time + 1] & (square > 0)
+    one = torch.eye(p + q, dtype=d.dtype, device=d.device)[time]
+    axis = torch.where(there, axis / torch.where(there, square, 1.0).sqrt(), one)
+    return torch.where(there.unsqueeze(-1), boost_to(axis, p, q), matrix)
 
 
 def _smallest(v: Tensor, eta: Tensor) -> Tensor:
