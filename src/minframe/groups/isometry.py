@@ -16,6 +16,7 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply, wide
+from minframe.linalg.choice import choice_margin, rank_margin
 from minframe.linalg.columns import STRONG, Columns
 from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, margin, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
@@ -194,13 +195,16 @@ class Isometry(MatrixGroup):
                 ties.append(found.tied)
             return found
 
+        def floors(found: PivotedQR) -> Tensor:
+            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions), dim=-1)
+            noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
+            return noise * (chosen + cloud.offset())
+
         def known_axes(found: PivotedQR, axes: slice) -> Tensor:
             if parts.momentum is None:
                 assert parts.axes is not None
                 return parts.axes[..., axes]
-            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions), dim=-1)
-            noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
-            by_rows = found.determined & (found.peaks > (noise * (chosen + cloud.offset())).square())
+            by_rows = found.determined & (found.peaks > floors(found).square())
             if parts.axes is None:
                 return by_rows
             return torch.where(parts.momentum.unsqueeze(-1), by_rows, parts.axes[..., axes])
@@ -245,6 +249,25 @@ class Isometry(MatrixGroup):
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
+
+        def split_margin() -> Tensor:
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
+            nearest = [parts.margin()]
+            for axes, known in zip(blocks, determined, strict=True):
+                distance = choice_margin(planes(axes), known, unit)
+                if parts.momentum is not None:
+                    at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
+                    if axes.start != time:
+                        with torch.no_grad():
+                            found = pivoted_qr(planes(axes), False)
+                        longest = found.peaks[..., :1].sqrt()
+                        floor = torch.maximum(floors(found), cloud.tolerance * longest)
+                        others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here
+                        at_rest = torch.minimum(distance, rank_margin(found.peaks.sqrt(), floor, unit, others))
+                    distance = torch.where(parts.momentum, at_rest, distance)
+                nearest.append(distance)
+            return torch.stack(nearest).amin(0)
+
         return LinearFrame(
             group=self,
             linear=linear,
@@ -255,7 +278,7 @@ class Isometry(MatrixGroup):
             stabiliser=IsometryStabiliser(axes_determined, self.special, self.metric, self.complex, null),
             cloud=cloud,
             decomposition=pose,
-            margin=lambda: torch.stack([parts.margin(), *(margin(planes(axes)) for axes in blocks)]).amin(0),
+            margin=split_margin,
             tied=torch.stack(ties).any(0) if ties else None,
         )
 

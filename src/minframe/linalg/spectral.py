@@ -55,6 +55,7 @@ from minframe.cloud import Cloud
 from minframe.errors import all_true, readable
 from minframe.layout import Layout
 from minframe.linalg.action import behind_batch
+from minframe.linalg.choice import rank_margin
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
 
@@ -123,7 +124,7 @@ class Spectral(NamedTuple):
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
-        margin: computes the smallest eigenvalue taken, as a part of the trace of S.
+        margin: computes how far the nearest decision is from flipping, ``(*batch,)``.
     """
 
     matrix: Tensor
@@ -145,16 +146,24 @@ def spectral(
     noise = negligible(cloud)
     size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
     found = _eigen(basis, eta, p, noise, size)
-    if not all_true(found.known):
-        coarse = _eigen(row_basis(cloud, rows, layout, s, COARSE * noise**0.5), eta, p, noise, size)
-        found = coarse.where(~found.known, found)
+    fine, thick, coarse = found, None, None
+    if not all_true(fine.known):
+        thick = row_basis(cloud, rows, layout, s, COARSE * noise**0.5)
+        coarse = _eigen(thick, eta, p, noise, size)
+        found = coarse.where(~fine.known, fine)
+
+    def margin() -> Tensor:
+        nearest = torch.minimum(fine.margin(), _rank_margin(cloud, layout, basis))
+        if coarse is None or thick is None:
+            return nearest
+        second = torch.minimum(coarse.margin(), _rank_margin(cloud, layout, thick))
+        return torch.where(fine.known, nearest, torch.minimum(nearest, second))
+
     v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
-    margin = found.margin
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        matrix = _boosted(d, taken, d, p, q)
-        matrix = matrix if basis.white else _refined(v, matrix, p, q)
-        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, lambda: margin)
+        matrix = d if basis.white else _refined(v, _regular(d, taken, p, q), p, q)
+        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -163,18 +172,18 @@ def spectral(
     n, partner = _null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = _completed(d, n, partner, taken, pairs, p, q)
-    regular = _aligned(v, _boosted(d, taken, matrix, p, q), p, q)
+    regular = _aligned(v, _regular(d, taken, p, q), p, q)
     matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
     matrix = _checked(matrix, eta, cloud, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
-        return Spectral(matrix, axes, None, lambda: margin)
+        return Spectral(matrix, axes, None, margin)
     ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
     null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
-    return Spectral(matrix, axes, null.where(here), lambda: margin)
+    return Spectral(matrix, axes, null.where(here), margin)
 
 
 class _Eigen(NamedTuple):
@@ -187,7 +196,8 @@ class _Eigen(NamedTuple):
         signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
         taken: ``(*batch, d)``, whether the span determines the axis, and the eigenvalue is known.
         rank: ``(*batch,)``, dimension of the span.
-        margin: ``(*batch,)``, distance of an eigenvalue from rounding, in units that the rows may change by.
+        excess: ``(*batch, d)``, by how much each eigenvalue that is wanted exceeds rounding, in units of S.
+        forms: ``(*batch, d)``, and by how much the form on the span does, in its own eigenvectors.
     """
 
     known: Tensor
@@ -196,15 +206,17 @@ class _Eigen(NamedTuple):
     signed: Tensor
     taken: Tensor
     rank: Tensor
-    margin: Tensor
+    excess: Tensor
+    forms: Tensor
 
     def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
-        """These where the condition holds, else those; but the decision is the other's."""
-        chosen = [
-            torch.where(behind_batch(condition, a, 0), a, b)
-            for a, b in zip(self[1:-1], other[1:-1], strict=True)
-        ]
-        return _Eigen(other.known, *chosen, other.margin)
+        """These where the condition holds, else those."""
+        return _Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
+
+    def margin(self) -> Tensor:
+        """How little the rows have to change for another decision, relative to their size, ``(*batch,)``."""
+        least = self.excess.amin(-1)
+        return torch.minimum(torch.where(self.known, least, -least), self.forms.abs().amin(-1))
 
 
 def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
@@ -215,15 +227,25 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
     signed, vu = eigenvalues[..., slots] * eta, (v @ u)[..., slots]
-    wanted = _axes_taken(basis, eta, p, noise)
+    wanted, forms = _axes_wanted(basis, eta, p, noise)
     rank = basis.determined.sum(-1)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
     unit = torch.where(null, scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
     excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
     taken = wanted & (excess > 0)
     known = (taken == wanted).all(-1)
-    margin = torch.where(known, excess.amin(-1), -excess.amin(-1))
-    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, margin)
+    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
+
+
+def _rank_margin(cloud: Cloud, layout: Layout, basis: Basis) -> Tensor:
+    """How far the dimension of the span is from another, ``(*batch,)``."""
+    if basis.peaks is None or basis.floor is None:
+        return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
+    lengths = basis.peaks.sqrt()
+    longest = lengths[..., :1]
+    floors = torch.hypot(basis.tolerance * longest, basis.floor)
+    centred = cloud.origin is not None and all(type.affine for _, type in cloud.inputs)
+    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), layout.sizes() - int(centred))
 
 
 def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -> Tensor:
@@ -281,20 +303,42 @@ def boost_to(axis: Tensor, p: int, q: int) -> Tensor:
     return torch.where(one[time] != 0, axis.unsqueeze(-1), matrix)
 
 
-def _boosted(d: Tensor, taken: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
-    """The boost to the time axis among the columns of D, if there is one; else ``matrix``.
+def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
+    """An isometry whose columns are those of D that are taken, but for phases, and free axes: by reflections.
 
-    It has the same V+ as any completion of D, and is an isometry however large its entries are.
+    ``eta - D eta D^*`` would give the free axes as well, but its entries are the squares of those of D, and so are its
+    errors: of a space-like row that is all but null nothing would be left. Let T be the isometry so far, the identity
+    at first, ``d = T^-1 D_k``, zero in the axes that T has already, and ``a`` its part in those of the sign of axis k,
+    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, which does not cancel,
+    and the reflection in w exchanges d and -a; another one, among axes of the same sign, exchanges a and axis k. Entries
+    are as large as those of D, and every reflection is an isometry, whatever the errors of D are.
     """
-    if min(p, q) > 1:
-        return matrix
+    eta = signs(p, q, d.device)
+    matrix = torch.eye(p + q, dtype=d.dtype, device=d.device).expand_as(d)
     time = 0 if p == 1 else p
-    axis, eta = d[..., time], signs(p, q, d.device)
-    square = (axis.abs().square() * eta).sum(-1, keepdim=True) * eta[time]
-    there = taken[..., time : time + 1] & (square > 0)
-    one = torch.eye(p + q, dtype=d.dtype, device=d.device)[time]
-    axis = torch.where(there, axis / torch.where(there, square, 1.0).sqrt(), one)
-    return torch.where(there.unsqueeze(-1), boost_to(axis, p, q), matrix)
+    order = [time, *(k for k in range(p + q) if k != time)] if min(p, q) == 1 else list(range(p + q))
+    left = torch.ones(p + q, dtype=torch.float64, device=d.device)
+    for k in order:
+        same = left * (eta == eta[k])
+        axis = left * (adjoint(matrix, eta) @ d[..., k : k + 1]).squeeze(-1)
+        square = (axis.abs().square() * eta).sum(-1, keepdim=True) * eta[k]
+        there = taken[..., k : k + 1] & (square > 0)
+        axis = torch.where(there, axis / torch.where(there, square, 1.0).sqrt(), torch.eye(p + q, device=d.device)[k])
+        part = axis * same
+        length = torch.linalg.vector_norm(part, dim=-1, keepdim=True)
+        part = part / length
+        matrix = matrix @ _reflection(axis + part, eta * eta[k], 2 * (1 + length))
+        at = part[..., k : k + 1]
+        onto = part + torch.where(at == 0, 1.0, at.sgn()) * torch.eye(p + q, dtype=d.dtype, device=d.device)[k]
+        matrix = matrix @ _reflection(onto, same, 2 * (1 + at.abs()))
+        left = left * (torch.arange(p + q, device=d.device) != k)
+    return matrix
+
+
+def _reflection(w: Tensor, eta: Tensor, square: Tensor) -> Tensor:
+    """``y -> y - 2 w <w, y> / <w, w>``, for ``square = <w, w>`` ``(*batch, 1)``."""
+    one = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
+    return one - (2 * w / square).unsqueeze(-1) * (w.conj() * eta).unsqueeze(-2)
 
 
 def _smallest(v: Tensor, eta: Tensor) -> Tensor:
@@ -303,12 +347,18 @@ def _smallest(v: Tensor, eta: Tensor) -> Tensor:
     return eigenvalues.abs().amin(-1) / v.abs().square().sum((-2, -1))
 
 
-def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:
-    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign."""
+def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[Tensor, Tensor]:
+    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
+
+    And by how much the form exceeds what is negligible.
+    """
     if all_true(basis.determined):
-        return basis.determined
+        return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
     values = torch.linalg.eigvalsh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
-    return _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
+    wanted = _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
+    sizes = values.abs().sort(-1, descending=True).values
+    outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
+    return wanted, (sizes - negligible).masked_fill(outside | basis.determined.all(-1, keepdim=True), torch.inf)
 
 
 def _first(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:

@@ -100,9 +100,34 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
         lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
-    margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
-    margin = torch.where(timelike, margin, torch.inf)
-    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, lambda: margin)
+
+    def margin() -> Tensor:
+        return _rest_margin(rows, layout, total, eta, massless(cloud))
+
+    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, margin)
+
+
+def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massless: float) -> Tensor:
+    """How far P is from being taken, or from not being taken, ``(*batch,)``.
+
+    It is taken if it is time-like enough and if the rows are short in its rest frame. Where it is taken either can
+    fail. Where it is not, whatever fails has to change; if both do, the one that is farther off. A mass too small to be
+    one is replaced by the smallest that is, to see what the rows would be like.
+    """
+    square = total.abs().square().sum(-1)
+    mass2, least = (total.abs().square() * eta).sum(-1), massless * square
+    at = torch.maximum(mass2, least)
+    there = at > 0
+    form = total.conj() * eta / torch.where(there, at, 1.0).sqrt().unsqueeze(-1)
+    energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
+    products = layout.total((rows.abs().square() * eta).sum(-1, keepdim=True)).squeeze(-1)
+    lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - products
+    bar = REST * at
+    to_bar = torch.where(there, (lengths - bar).abs() / torch.maximum(lengths, bar).clamp_min(TINY), 1.0)
+    to_null = (mass2 - least).abs() / square.clamp_min(TINY)
+    timelike, short = mass2 > least, there & (lengths <= bar)
+    taken, neither = torch.minimum(to_bar, to_null), torch.maximum(to_bar, to_null)
+    return torch.where(timelike, torch.where(short, taken, to_bar), torch.where(short, to_null, neither))
 
 
 def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor:

@@ -36,6 +36,9 @@ class Basis:
         directions: ``(*batch, d, d)``, orthonormal columns that span the rows, and zeros.
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
+        peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
+        tolerance: directions along which nothing is longer than this part of the longest row, or than
+        floor: ``(*batch, 1)``, are not determined.
     """
 
     rows: Tensor
@@ -44,6 +47,9 @@ class Basis:
     directions: Tensor
     determined: Tensor
     white: bool = False
+    peaks: Tensor | None = None
+    tolerance: float = 0.0
+    floor: Tensor | None = None
 
 
 def row_basis(
@@ -67,7 +73,8 @@ def row_basis(
     inverse = torch.linalg.inv(a)
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
-    return Basis(a, inverse, factor, found.basis * found.determined.unsqueeze(-2), found.determined)
+    directions = found.basis * found.determined.unsqueeze(-2)
+    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, tolerance, noise)
 
 
 def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:
