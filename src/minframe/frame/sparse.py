@@ -162,7 +162,7 @@ class SparseFrame(Frame):
         self.layout = layout
         self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
-        if torch.compiler.is_compiling():
+        if is_compiling():
             self.order = sparse_order(*self._graph)
         else:
             self.order = self._found.order.to(colours.device)

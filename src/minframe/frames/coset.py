@@ -50,6 +50,7 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
         cloud=frame.cloud,
         margin=lambda: frame.margin,
         own_inverse=None if own is None else own * determined.unsqueeze(-1),  # the pose, which k does not move
+        own_columns=frame.own_columns,
     )
 
 

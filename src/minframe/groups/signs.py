@@ -16,7 +16,7 @@ from minframe.groups.orthogonal import O
 from minframe.groups.sum import Sum
 from minframe.labelling.cluster import cluster_rows
 from minframe.linalg.action import multiply
-from minframe.linalg.columns import ColumnStabiliser
+from minframe.linalg.signed_columns import ColumnStabiliser
 
 
 @dataclass(frozen=True, repr=False)

@@ -65,7 +65,6 @@ FRACTION = 80 * math.pi / 481  # about 0.5225
 SHORT = 3.3
 TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
 APART = 5e-11  # and so are those that differ by less than this part of the longest row
-SAME_AXIS = 1e-6  # the angle below which two rows give the same axis: a change of axes as small as this is no jump
 TINY = torch.finfo(torch.float64).tiny
 SPECK = 1e-150  # what is shorter is nothing; its square is still a number
 
@@ -130,7 +129,8 @@ class _Step(NamedTuple):
     above: Tensor
 
 
-def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
+def squared_norms(columns: Sequence[Tensor]) -> Tensor:
+    """Squared lengths of rows whose coordinates are ``columns``."""
     if columns[0].is_complex():
         columns = [part for column in columns for part in (column.real, column.imag)]
     r2 = columns[0] * columns[0]
@@ -146,7 +146,7 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
         norm = torch.linalg.vector_norm(v, dim=0)
         nothing = norm < SPECK
         head = torch.where(nothing, 1.0, head)
-        s = _phase(head) * torch.where(nothing, 1.0, norm)
+        s = phase(head) * torch.where(nothing, 1.0, norm)
         half = ((head + s) * s.conj()).real  # of the squared length of w
     else:
         norm = functools.reduce(torch.hypot, rest, head)
@@ -163,7 +163,7 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
-def _phase(x: Tensor) -> Tensor:
+def phase(x: Tensor) -> Tensor:
     """``x / |x|``, and 1 where nothing is left of it."""
     if x.is_complex():
         return torch.where(x.abs() < SPECK, 1.0, x.sgn())
@@ -175,29 +175,29 @@ def tie(tolerance: float) -> float:
     return max(TIE * tolerance, APART)
 
 
-def _tie(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
     rounding = longest.sqrt() * (2 * tie(tolerance))
     return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
 
 
-def _sample_floor(planes: Planes) -> Tensor | float | None:
+def sample_floor(planes: Planes) -> Tensor | float | None:
     """The floor as a sample tensor."""
     return planes.layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
 
 
-def _bar(peak: Tensor, equal: Tensor | None, longest: Tensor | None) -> Tensor:
+def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None) -> Tensor:
     """The squared length from which on rows are taken.
 
     ``equal``: from ``_tie``, if longest rows are asked for; ``longest``: in which samples, if not in all.
     """
     if equal is None:
         return peak * FRACTION
-    bar = torch.addcmul(peak, equal, peak.sqrt(), value=-1)
-    return bar if longest is None else torch.where(longest, bar, peak * FRACTION)
+    height = torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+    return height if longest is None else torch.where(longest, height, peak * FRACTION)
 
 
-def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
     bound = longest * tolerance**2
     if floor is None:
@@ -205,22 +205,23 @@ def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float)
     return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
 
 
-def _steps(planes: Planes) -> Iterator[_Step]:
+def steps(planes: Planes) -> Iterator[_Step]:
+    """Choose a row for each axis in turn, and reflect all rows so that it lies on that axis."""
     layout, left = planes.layout, planes.values
     columns, rows = left.unbind(), planes.rows.unbind()
     lengths = rows[0]
     row_floor = planes.row_floor
     for axis in range(len(rows)):
-        r2 = _squared_norms(rows[axis:])
+        r2 = squared_norms(rows[axis:])
         if row_floor is not None:
             r2 = torch.where(r2 > row_floor, r2, 0.0)
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
             wanted = planes.longest is not False
-            equal = _tie(peak, _sample_floor(planes), planes.tolerance) if wanted else None
+            equal = tie_width(peak, sample_floor(planes), planes.tolerance) if wanted else None
             some = layout.as_sample(planes.longest.unsqueeze(-1))[0] if isinstance(planes.longest, Tensor) else None
-        above = r2 >= layout.spread(_bar(peak, equal, some))
+        above = r2 >= layout.spread(bar(peak, equal, some))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
@@ -230,7 +231,7 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             uncertain = layout.take(row_floor, chosen) / layout.take(r2, chosen).clamp_min(TINY)
             row_floor = row_floor + layout.spread(uncertain)
         if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, -_phase(layout.take(rows[-1], chosen)), above)
+            yield _Step(r2, peak, chosen, -phase(layout.take(rows[-1], chosen)), above)
         else:
             left = left[1:] if axis else left
             sign = _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen))
@@ -255,24 +256,24 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
             longest=_some(planes.longest),
         )
         return _compiled(found, layout, planes.name)
-    steps = list(_steps(planes))
-    peaks = layout.collect([s.peak for s in steps])
-    signs = torch.stack([s.sign for s in steps]).sgn_().neg_()
+    taken = list(steps(planes))
+    peaks = layout.collect([s.peak for s in taken])
+    signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
-        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(steps) - 1))
+        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(taken) - 1))
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
-        signs = signs + 0 * steps[0].peak
+        signs = signs + 0 * taken[0].peak
     values.mul_(planes.extended.spread(signs))
-    determined = peaks > _rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
+    determined = peaks > rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
     if planes.longest is True:
-        several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
+        several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
         tied = (several & determined).any(-1)
-    positions = layout.collect([s.chosen for s in steps])
+    positions = layout.collect([s.chosen for s in taken])
     return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
@@ -308,63 +309,6 @@ def _compiled(found: native.Decomposition, layout: Layout, name: str) -> Pivoted
     return PivotedQR(
         found.determined, [found.pose], layout, found.basis, found.positions, found.peaks, tied, full=found.full
     )
-
-
-def margin(planes: Planes, special: bool = False) -> Tensor:
-    """How far the nearest decision of ``pivoted_qr`` is from flipping, ``(*batch,)``, in units of the longest row.
-
-    Looked at are the rows that decide the choice, by their distance from the bar (of longest rows: the distance of the
-    longest from the next), and the longest row that is left, whose distance from rounding decides the rank. A row that
-    gives the same axis as the chosen one is none to look at; with ``special`` the last axis does not depend on rows. A
-    change of the cloud by half the margin can be enough for a flip, as the row and the bar both move.
-
-    Longest rows that tie give a margin of zero, whichever of them is taken. Overwrites the planes.
-    """
-    layout, rows = planes.layout, planes.rows
-    lengths, to_bars, ties = [], [], []
-    equal = None
-    for axis, (r2, peak, chosen, _, _) in enumerate(_steps(planes)):
-        here = layout.positions(r2) == layout.spread(chosen)
-        irrelevant = ~here & _same_axis(rows[axis:], r2, layout, chosen)
-        if layout.real is not None:
-            irrelevant = irrelevant | ~layout.real
-        if planes.longest is True:
-            if equal is None:
-                equal = _tie(peak, _sample_floor(planes), planes.tolerance) / 2
-            gap = layout.spread(peak.sqrt()) - r2.sqrt()
-            to_bar = layout.amin(gap.masked_fill(irrelevant | here, torch.inf))
-            ties.append(to_bar <= equal)
-            to_bar = torch.where(ties[-1], 0.0, to_bar)  # which of them is chosen depends on the order
-        else:
-            irrelevant = irrelevant | (layout.positions(r2) > layout.spread(chosen))
-            to_bar = (r2.sqrt() - layout.spread((peak * FRACTION).sqrt())).abs()
-            to_bar = layout.amin(to_bar.masked_fill(irrelevant, torch.inf))
-        lengths.append(peak.sqrt())
-        to_bars.append(to_bar)
-    if special:
-        to_bars[-1] = torch.full_like(to_bars[-1], torch.inf)
-    length, to_bar = layout.collect(lengths), layout.collect(to_bars)
-    longest = length[..., :1]
-    rounding = _rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
-    to_rank = (length - rounding).abs()
-    nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
-    most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
-    unseen = torch.arange(length.shape[-1], device=length.device) >= most
-    if ties:
-        tied = layout.collect(ties)
-        unseen = unseen | ((tied.long().cumsum(-1) - tied.long()) > 0)
-    nearest = nearest.masked_fill(unseen, torch.inf).amin(-1, keepdim=True)
-    return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
-
-
-def _same_axis(rows: Tensor, r2: Tensor, layout: Layout, chosen: Tensor) -> Tensor:
-    """Which rows point along the chosen one; ``rows`` ``(k, *rows)`` begin with the coordinate along its axis."""
-    along = rows[0]
-    reference = layout.spread(_phase(layout.take(along, chosen)))
-    off = (along - reference * along.abs()).abs().square()
-    if len(rows) > 1:
-        off = off + _squared_norms(rows[1:].unbind())
-    return off <= SAME_AXIS**2 * r2
 
 
 def differentiable_basis(rows: Tensor, found: PivotedQR, special: bool = False) -> Tensor:
