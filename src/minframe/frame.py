@@ -15,11 +15,13 @@ from minframe.layout import Layout
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.types import Type
+from minframe.types import CONSTANT, EDGE_ATTR, EDGE_INDEX, Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Group
     from minframe.groups.linear import LinearGroup
+
+UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  # by whatever moves coordinates: not even padding is looked for
 
 
 class Frame(ABC):
@@ -32,6 +34,11 @@ class Frame(ABC):
     layout: Layout
     #: whether scalars are what they are in every frame, also those of a row
     keeps_scalars: bool = True
+
+    @property
+    def shown_layout(self) -> Layout:
+        """The layout of what a backbone is shown, and returns."""
+        return self.layout
 
     @property
     @abstractmethod
@@ -149,6 +156,8 @@ class LinearFrame(Frame):
         kind = self.group.type(type)
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
+        if kind in UNTOUCHED:
+            return x
         if not (kind.order or kind.parity):
             return self.layout.clean(x, kind.order)
         if own:

@@ -53,6 +53,7 @@ NODE = Type("node", 0, nodes=1)
 EDGE = Type("edge", 0, nodes=2)
 EDGE_INDEX = Type("edge_index", 0)
 EDGE_ATTR = Type("edge_attr", 0)
+CONSTANT = Type("constant", 0)
 
 #: Of permutations. A cloud of points is a set of nodes to them.
 PERMUTATION_TYPES: dict[str, Type] = {
@@ -62,6 +63,9 @@ PERMUTATION_TYPES: dict[str, Type] = {
     "edge": EDGE,
     "edge_index": EDGE_INDEX,
     "edge_attr": EDGE_ATTR,
+    "constant": CONSTANT,
 }
 #: Of products of permutations with a linear group.
-PRODUCT_TYPES: dict[str, Type] = LINEAR_TYPES | {"node": NODE, "edge": EDGE}
+PRODUCT_TYPES: dict[str, Type] = LINEAR_TYPES | {"node": NODE, "edge": EDGE, "constant": CONSTANT}
+#: Of a linear group, which moves none of the others: an input may be given one to say what it has entries for.
+COORDINATE_TYPES: dict[str, Type] = PRODUCT_TYPES | {"edge_index": EDGE_INDEX, "edge_attr": EDGE_ATTR}

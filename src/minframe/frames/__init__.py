@@ -4,6 +4,7 @@
 |---|---|---|---|
 | ``Minimal()`` | all | 1 | exactly |
 | ``Minimal(mode="sample")`` | all | 1 | in distribution; may break the symmetry of the input |
+| ``Smooth()`` | all but S and products | one batch of a few poses | exactly, and continuous |
 | ``PCA()`` | O, SO, E, SE | 2^d, or 2^(d-1) | exactly, unless eigenvalues coincide |
 | ``PCA(perturb=True)`` | O, SO, E, SE | 2^d, or 2^(d-1) | exactly |
 | ``PCA(samples=k)`` | O, SO, E, SE | k | in expectation, unless eigenvalues coincide |
@@ -14,6 +15,7 @@
 from minframe.frames.haar import Haar
 from minframe.frames.minimal import Minimal
 from minframe.frames.pca import PCA
+from minframe.frames.smooth import Smooth
 from minframe.frames.sorting import Sorting
 
-__all__ = ["PCA", "Haar", "Minimal", "Sorting"]
+__all__ = ["PCA", "Haar", "Minimal", "Smooth", "Sorting"]

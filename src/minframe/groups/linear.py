@@ -17,7 +17,7 @@ from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, narrow, transform
 from minframe.permutation.backend import installed_version
 from minframe.permutation.relations import check_rows, is_per_row
-from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
+from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, PRODUCT_TYPES, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class LinearGroup(_Coordinates):
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
-        return PRODUCT_TYPES if self.permutation_invariant else LINEAR_TYPES
+        return COORDINATE_TYPES
 
     @property
     def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -141,7 +141,7 @@ class LinearGroup(_Coordinates):
         return cloud
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        kind = PRODUCT_TYPES[type]
+        kind = COORDINATE_TYPES[type]
         if kind.nodes:
             check_rows(x, kind, name, layout)
         elif kind.order or kind.parity:
