@@ -101,7 +101,7 @@ class WeightedFrame(Frame):
         at = torch.where(weight == largest[self.sample], torch.arange(len(weight), device=weight.device), len(weight))
         first = at.new_full((count,), len(weight)).scatter_reduce(0, self.sample, at, "amin")
         element = self.elements.element[first]
-        return element.view(*self.layout.batch_shape, *element.shape[1:])
+        return element.view((*self.layout.batch_shape, *element.shape[1:]))
 
     @property
     def rank(self) -> Tensor:

@@ -54,7 +54,7 @@ class DenseExpansion:
                 f"an output of type {type!r} must begin with the {len(self.sample)} poses that the backbone was shown as one batch, got "
                 f"shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples of a batch apart"
             )
-        return _sums(y, weight, self.sample, math.prod(batch)).view(*batch, *y.shape[1:])
+        return _sums(y, weight, self.sample, math.prod(batch)).view((*batch, *y.shape[1:]))
 
 
 class RaggedExpansion:
