@@ -135,7 +135,7 @@ def symmetric_pairs(poses: Poses, generators: Tensor, owner: Tensor) -> tuple[li
     chains: dict[object, StabiliserChain] = {}
     found: list[tuple[int, StabiliserChain]] = []
     for sample, rows in (parts | {sample: rows for sample, (rows, _) in true.items()}).items():
-        key = rows.numpy().tobytes()
+        key = tuple(rows.flatten().tolist())
         if key not in chains:
             chains[key] = StabiliserChain(rows, rows.shape[-1])
         if chains[key].order > 1:
