@@ -24,7 +24,32 @@ LINEAR: list[mf.Group] = [
     *(mf.Aff(d) for d in (2, 3, 4)),
     mf.Aff(3, complex=True),
 ]
-GROUPS = EUCLIDEAN + LINEAR
+SUMS: list[mf.Group] = [
+    *(mf.Trivial(d) for d in (1, 3)),
+    mf.E(2) + mf.Trivial(1),
+    mf.SO(2) + mf.Trivial(1),
+    mf.Trivial(1) + mf.E(2) + mf.SO(3),
+    mf.O(2) + mf.O(2),
+    mf.Translation(1) + mf.O(2),
+    mf.SL(2) + mf.Trivial(2),
+    mf.Lorentz(3) + mf.E(2),
+    mf.U(2) + mf.SU(2) + mf.Trivial(1, complex=True),
+]
+SCALED: list[mf.Group] = [
+    *(make(d) for make in (mf.Scaling, mf.Sim) for d in (1, 2, 3, 5)),
+    mf.Sim(2) + mf.Trivial(1),
+    mf.Scaling(1) + mf.E(2),
+]
+FINITE: list[mf.Group] = [
+    *(make(n) for make in (mf.Cyclic, mf.Dihedral) for n in (1, 2, 3, 4, 7)),
+    mf.Octahedral(),
+    mf.Octahedral(reflections=True),
+    *(make(k) for make in (mf.Signs, mf.SignedPermutations) for k in (1, 2, 5)),
+    mf.Cyclic(6) + mf.E(2),
+    mf.SignedPermutations(3) + mf.Trivial(1),
+    mf.Dihedral(4) + mf.Trivial(1),
+]
+GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 
@@ -35,6 +60,19 @@ bound = mf.testing.bound
 def options(group: mf.Group, dtype: torch.dtype) -> dict[str, float]:
     """How far random elements reach out."""
     return group.random_options(dtype)
+
+
+def has_size(group: mf.Group, x: Tensor) -> bool:
+    """Whether the cloud has one in the coordinates that a group scales; else only invariants exist, see test_sums."""
+    start = 0
+    for part in getattr(group, "groups", (group,)):
+        block = x[:, start : start + part.d]
+        start += part.d
+        if isinstance(part, mf.Sim):
+            block = block - block.mean(0)
+        if isinstance(part, mf.Sim | mf.Scaling) and block.norm() <= 1e-13 * x.norm():
+            return False
+    return True
 
 
 def number(group: mf.Group, dtype: torch.dtype = torch.float64) -> torch.dtype:
@@ -60,7 +98,7 @@ def clouds_for(group: mf.Group) -> dict[str, Tensor]:
         # Lines and planes that are not all but null by accident.
         weights = torch.linspace(1.7, 1.0, d, dtype=torch.float64)
         families = {name: x * weights for name, x in families.items()}
-    return families
+    return {name: x for name, x in families.items() if has_size(group, x)}
 
 
 def wild(x: Tensor) -> Tensor:

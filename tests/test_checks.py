@@ -341,3 +341,118 @@ def test_data_checks_can_be_switched_off() -> None:
         assert not mf.O(3).frame(with_nan()).element[:2].isnan().any()  # other samples are untouched
     with pytest.raises(ValueError, match="NaN"):
         mf.O(3).frame(with_nan())
+
+
+UNORDERED = mf.frames.Unordered()  # of S() and its products, the minimal frame
+ALL = {
+    "E(3)": mf.E(3),
+    "GL(3)": mf.GL(3),
+    "Translation(3)": mf.Translation(3),
+    "SO(1, 2)": mf.SO(1, 2),
+    "S()": mf.S(),
+    "S() * SE(3)": mf.S() * mf.SE(3),
+    "S() * GL(3)": mf.S() * mf.GL(3),
+    "without row order": mf.SE(3),
+}
+EDGE_INDEX = torch.tensor([[0, 1, 2], [1, 2, 0]])
+STORED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "meta": (lambda x: x.to("meta"), "is on the device 'meta' and has no values.*real device"),
+    "coo": (lambda x: x.to_sparse(), r"must be a dense tensor, got the layout torch.sparse_coo: .*to_dense\(\)"),
+    "nested": (
+        lambda x: torch.nested.as_nested_tensor(x, layout=torch.jagged),
+        "must be a dense tensor, got the layout torch.jagged: pad it",
+    ),
+}
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("name", ALL)
+def test_tensors_without_values_in_memory(name: str, stored: str) -> None:
+    group, (change, message) = ALL[name], STORED[stored]
+    for call in (
+        lambda: mf.Equivariant(lambda x: x, group, frames=UNORDERED)(change(X)),
+        lambda: group.frame(change(X)),
+        lambda: group.frame(X).from_canonical(change(X)) if name != "S()" else group.frame(change(X)),
+        lambda: mf.canonicalize(change(X), group),
+        lambda: mf.canonicalize(change(X), group, frames=UNORDERED),
+    ):
+        with pytest.raises(TypeError, match=f"(x|y|output) {message}"):
+            call()
+
+
+@pytest.mark.parametrize("stored", ["meta", "coo"])
+def test_masks_and_graphs_without_values_in_memory(stored: str) -> None:
+    change, message = STORED[stored]
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("mask", lambda: mf.O(3).frame(X, mask=change(FULL))),
+        ("batch", lambda: mf.O(3).frame(X[0], batch=change(torch.zeros(5, dtype=torch.int64)))),
+        ("x", lambda: mf.S().frame(change(torch.eye(4)), "edge")),
+        ("x", lambda: mf.S().frame(change(EDGE_INDEX), "edge_index")),
+        ("edges", lambda: mf.graph.automorphism_group(change(torch.eye(4)))),
+        ("a", lambda: mf.graph.is_isomorphic(change(torch.eye(4)), torch.eye(4))),
+        ("x", lambda: mf.point_group(change(torch.eye(4)))),
+    ]
+    for name, call in calls:
+        with pytest.raises(TypeError, match=f"{name} {message}"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["S() * SE(3)", "S() * GL(3)", "without row order"])
+def test_vmap_where_values_are_looked_at(name: str) -> None:
+    group = ALL[name]
+    model = mf.Equivariant(lambda x: x.tanh(), group, frames=UNORDERED)
+    with pytest.raises(NotImplementedError, match=r"values of x, which torch.vmap does not allow.*\(\*batch, n"):
+        torch.func.vmap(model)(X)
+    with pytest.raises(NotImplementedError, match=r"torch\.vmap does not allow"):
+        torch.func.vmap(torch.func.grad(lambda x: model(x).sum()))(X)
+    torch.func.grad(lambda x: model(x).square().sum())(X)  # other transforms go through
+    torch.func.jacrev(model)(X[0])
+
+
+def test_vmap_over_graphs() -> None:
+    with pytest.raises(NotImplementedError, match=r"frames of S\(\) of graphs look at the values of x"):
+        torch.func.vmap(lambda a: mf.S().frame(a, "edge").order)(torch.ones(3, 4, 4))
+    with pytest.raises(NotImplementedError, match="look at the values of x"):
+        torch.func.vmap(lambda e: mf.S().frame(e, "edge_index").order)(EDGE_INDEX.repeat(3, 1, 1))
+
+
+@pytest.mark.parametrize("nodes", [None, 3])
+def test_negative_nodes(nodes: int | None) -> None:
+    with pytest.raises(ValueError, match="edge_index has the negative node -2: nodes are counted from 0"):
+        mf.graph.canonical_form_sparse(EDGE_INDEX - 2, num_nodes=nodes)
+    with pytest.raises(ValueError, match="edge_index has nodes up to 4, but there are 3, counted from 0"):
+        mf.graph.canonical_form_sparse(EDGE_INDEX + 2, num_nodes=3)
+
+
+TETRAHEDRON = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("name", ALL)
+def test_a_sample_with_nan(name: str, bad: float) -> None:
+    """An error that names the sample where data may be looked at; elsewhere it is NaN, and the others are not."""
+    group = ALL[name]
+    x = torch.stack([TETRAHEDRON, X[0], X[1], 2 * TETRAHEDRON]).double()
+    model = mf.Equivariant(lambda x: x * 2, group)
+    plain = model(x)
+    x[2, 1, 0] = bad
+    with pytest.raises(ValueError, match=r"NaN or infinite .* in sample 2 of 4"):
+        model(x)
+    with mf.unchecked():
+        quiet = model(x)
+    torch._dynamo.reset()
+    for found in (quiet, torch.compile(model, backend="eager", fullgraph=True)(x)):
+        assert (~found[2].isfinite()).any()
+        torch.testing.assert_close(found[[0, 1, 3]], plain[[0, 1, 3]])
+
+
+@pytest.mark.parametrize("name", ["S() * SE(3)", "without row order"])
+def test_nan_in_what_tells_rows_apart(name: str) -> None:
+    model = mf.Equivariant(lambda x, h: x * 2, ALL[name], {"x": "point", "h": "node"})
+    x, h = TETRAHEDRON.expand(3, 5, 3).clone(), torch.ones(3, 5)
+    plain = model(x, h)
+    h[1, 0] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        model(x, h)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(model, backend="eager", fullgraph=True)(x, h)[::2], plain[::2])

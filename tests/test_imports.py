@@ -25,7 +25,7 @@ LAYERS = (
     ("frame",),
     ("groups",),
     ("frames",),
-    ("degenerate", "signature", "wrap", "canonical", "testing", "point_group", "graph", "forms"),
+    ("degenerate", "signature", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
     ("minframe",),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
@@ -49,7 +49,10 @@ REMAINING = {
     ("minframe.linalg.whiten", "minframe.cloud"),
 }
 #: Imports within a layer that are still to be removed, because they close a ring.
-CLOSING = {("minframe.groups.permutation", "minframe.groups.product")}
+CLOSING = {
+    ("minframe.groups.permutation", "minframe.groups.product"),
+    ("minframe.groups.linear", "minframe.groups.sum"),
+}
 
 
 def module_name(path: Path) -> str:

@@ -81,6 +81,37 @@ def test_detached_frames_carry_no_gradient() -> None:
     torch.testing.assert_close(a, c)
 
 
+DETACHED = {
+    "E(3)": mf.E(3),
+    "S() * E(3)": mf.S() * mf.E(3),
+    "S() * GL(3)": mf.S() * mf.GL(3),
+    "without row order": mf.E(3),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 9])
+def test_detached_frames_leave_the_gradient_through_the_pose(name: str, n: int) -> None:
+    """The gradient is that of the backbone behind a frame which is a constant."""
+    group = DETACHED[name]
+    torch.manual_seed(n)
+    x = torch.randn(3, n, 3, dtype=torch.float64, requires_grad=True)
+
+    def backbone(x: Tensor) -> Tensor:  # respects permutations, and has a gradient where everything is zero
+        return x + x.pow(3) + x.sum(-2, keepdim=True).sin()
+
+    frames = mf.frames.Unordered() if name == "without row order" else mf.frames.Minimal()
+    model = mf.Equivariant(backbone, group, frames=frames, detach_frame=True)
+    (found,) = torch.autograd.grad(model(x).square().sum(), x)
+    _, frame = mf.canonicalize(x.detach(), group, frames=frames)
+    by_hand = frame.from_canonical(backbone(frame.pose(x, "point", own=True)), "point")
+    (expected,) = torch.autograd.grad(by_hand.square().sum(), x)
+    torch.testing.assert_close(found, expected)
+    assert found.abs().max() > 0.1
+    _, forward = torch.func.jvp(lambda x: model(x).square().sum(), (x.detach(),), (torch.ones_like(x),))
+    torch.testing.assert_close(forward, expected.sum())
+
+
 class Energy(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -176,8 +207,8 @@ def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
 def test_compiles_permutations_with_a_batch_vector() -> None:
     # Here samples are padded to the size of the largest, so there is a graph break.
     x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
-    for group in (mf.S() * mf.O(3), mf.O(3, permutation_invariant=True)):
-        model = mf.Equivariant(mlp(), group, batch="batch")
+    for group in (mf.S() * mf.O(3), mf.O(3)):
+        model = mf.Equivariant(mlp(), group, batch="batch", frames=mf.frames.Unordered())
         with torch.no_grad():
             torch.testing.assert_close(torch.compile(model, backend="eager")(x, batch=batch), model(x, batch=batch))
 

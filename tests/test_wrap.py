@@ -439,3 +439,85 @@ def test_margin_ignores_padding() -> None:
     torch.testing.assert_close(
         mf.E(3).frame(x[:, :5].reshape(30, 3), batch=batch).margin, mf.E(3).frame(x[:, :5]).margin
     )
+
+
+def atoms(pos: Tensor, kinds: Any = None, mask: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+    return pos
+
+
+UNORDERED = mf.frames.Unordered()  # of S() and its products, the minimal frame
+ROWWISE = {
+    "S()": mf.S(),
+    "S() * E(3)": mf.S() * mf.E(3),
+    "without row order": mf.E(3),
+}
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+@pytest.mark.parametrize("typed", [False, True])
+def test_what_has_an_entry_per_row_has_to_say_so(name: str, typed: bool) -> None:
+    group, x = ROWWISE[name], torch.randn(4, 5, 3)
+    inputs = {"pos": "point"} | ({"kinds": "scalar"} if typed else {})
+    model = mf.Equivariant(atoms, group, inputs, frames=UNORDERED)
+    for kinds in (torch.zeros(4, 5), torch.zeros(4, 5, 7, dtype=torch.int64)):
+        for call in (lambda kinds=kinds: model(x, kinds), lambda kinds=kinds: model(x, kinds=kinds)):
+            with pytest.raises(ValueError, match=r"kinds has an entry for each row.*'node'.*'constant'"):
+                call()
+    with pytest.raises(ValueError, match=r"for pairs of rows, 'edge'"):
+        model(x, torch.zeros(4, 5, 5))
+    ragged = mf.Equivariant(atoms, group, inputs, batch="batch", frames=UNORDERED)
+    with pytest.raises(ValueError, match="kinds has an entry for each row"):
+        ragged(x.flatten(0, 1), torch.zeros(20), batch=torch.arange(20) // 5)
+    if not typed:
+        with pytest.raises(ValueError, match=r"kinds\.1\.z has an entry for each row"):
+            model(x, [1, {"z": torch.zeros(4, 5)}])
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_what_has_no_entry_per_row_passes(name: str) -> None:
+    group, x = ROWWISE[name], torch.randn(4, 5, 3)
+    model = mf.Equivariant(atoms, group, mask="mask", frames=UNORDERED)
+    shapes = [(), (5,), (4,), (5, 4), (4, 3), (1, 5), (20,)]
+    for passed in (None, 3, "a", x[0, 0], [x.sum()], {"weights": x[0]}, *(torch.zeros(s) for s in shapes)):
+        assert model(x, passed).shape == x.shape
+    assert model(x, mask=torch.ones(4, 5, dtype=torch.bool)).shape == x.shape
+    assert model(x[:, :1], torch.zeros(4, 1)).shape == (4, 1, 3)  # single rows have no order
+    ragged = mf.Equivariant(atoms, group, batch="batch", frames=UNORDERED)
+    batch = torch.arange(20) // 5
+    edge_index = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
+    for passed in (torch.zeros(4), edge_index, [edge_index, torch.zeros(20, 2)]):  # as many edges as rows
+        assert ragged(x.flatten(0, 1), passed, batch=batch).shape == (20, 3)
+    assert ragged(x[:, 0], torch.zeros(4), batch=torch.arange(4)).shape == (4, 3)
+    assert ragged(x[0, :2], edge_index[:, :1], batch=torch.zeros(2, dtype=torch.int64)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("group", [mf.E(3), mf.GL(3), mf.Translation(3), mf.S(), mf.S() * mf.E(3)], ids=str)
+@pytest.mark.parametrize("frames", [mf.frames.Minimal(), UNORDERED], ids=str)
+def test_constants_pass_untouched(group: mf.groups.base.Group, frames: mf.frames.Method) -> None:
+    x, kinds = torch.randn(4, 5, 3), torch.randn(4, 5)
+    mask = torch.arange(5) < torch.tensor([[5], [3], [4], [1]])
+    seen = []
+    model = mf.Equivariant(
+        lambda pos, kinds: (seen.append(kinds), (pos, kinds))[1],
+        group,
+        {"pos": "point", "kinds": "constant"},
+        ("point", "constant"),
+        mask="mask",
+        frames=frames,
+    )
+    assert model(x, kinds, mask=mask)[1] is kinds
+    assert seen[0] is kinds
+    assert model(x, "a name", mask=mask)[1] == "a name"
+    frame = group.frame(x, mask=mask)
+    for way in (frame.to_canonical, frame.pose, frame.from_canonical):
+        assert torch.equal(way(kinds, "constant"), kinds)
+    assert torch.equal(group.act(group.random(4, n=5), kinds, "constant"), kinds)
+    assert float(mf.testing.equivariance_error(model, group, x, kinds, mask=mask).max()) < 1e-5
+
+
+@pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Translation(3)], ids=str)
+def test_linear_groups_leave_what_belongs_to_rows_alone(group: mf.groups.base.Group) -> None:
+    x, kinds = torch.randn(4, 5, 3), torch.randn(4, 5)
+    for inputs in ("point", {"pos": "point", "kinds": "scalar"}, {"pos": "point", "kinds": "node"}):
+        model = mf.Equivariant(lambda pos, kinds: kinds, group, inputs, "node")
+        assert torch.equal(model(x, kinds), kinds)

@@ -1,6 +1,6 @@
 """Exact equivariance for any PyTorch backbone, at the cost of one forward pass."""
 
-from minframe import forms, frames, graph, testing
+from minframe import forms, frames, graph, spectral, testing
 from minframe.canonical import canonicalize
 from minframe.checks import unchecked
 from minframe.frame import Frame
@@ -11,15 +11,24 @@ from minframe.groups import (
     SO,
     SU,
     Aff,
+    Cyclic,
+    Dihedral,
     E,
+    Finite,
     Group,
     Lorentz,
     O,
+    Octahedral,
     OrthochronousLorentz,
     Poincare,
     ProperLorentz,
     S,
+    Scaling,
+    SignedPermutations,
+    Signs,
+    Sim,
     Translation,
+    Trivial,
     U,
 )
 from minframe.point_group import point_group
@@ -34,24 +43,34 @@ __all__ = [
     "SO",
     "SU",
     "Aff",
+    "Cyclic",
+    "Dihedral",
     "E",
     "Equivariant",
+    "Finite",
     "Frame",
     "Group",
     "Invariant",
     "Lorentz",
     "O",
+    "Octahedral",
     "OrthochronousLorentz",
     "Poincare",
     "ProperLorentz",
     "S",
+    "Scaling",
+    "SignedPermutations",
+    "Signs",
+    "Sim",
     "Translation",
+    "Trivial",
     "U",
     "canonicalize",
     "forms",
     "frames",
     "graph",
     "point_group",
+    "spectral",
     "testing",
     "unchecked",
 ]

@@ -5,11 +5,19 @@ from __future__ import annotations
 from torch import Tensor
 
 from minframe.frame import Frame
-from minframe.groups.base import Group
+from minframe.frames import Method, Minimal
+from minframe.groups.base import Group, Input
+
+MINIMAL = Minimal()
 
 
 def canonicalize(
-    x: Tensor, group: Group, type: str = "point", mask: Tensor | None = None, batch: Tensor | None = None
+    x: Tensor,
+    group: Group,
+    type: str = "point",
+    mask: Tensor | None = None,
+    batch: Tensor | None = None,
+    frames: Method = MINIMAL,
 ) -> tuple[Tensor, Frame]:
     """The one pose that represents ``x`` and everything the group can turn it into, and the frame that leads there.
 
@@ -26,8 +34,14 @@ def canonicalize(
         type: ``"point"`` or ``"vector"``.
         mask: ``(*batch, n)``, True for real rows; padding becomes zero.
         batch: ``(N,)``, the sample number of each row.
+        frames: how the group element is chosen; ``mf.frames.Unordered()`` does not look at the order of the rows.
     """
     if not isinstance(group, Group):
         raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
-    frame = group.frame(x, type, mask, batch)
+    group.frame_type(type)
+    frame = frames(group, group.cloud([Input("x", x, type)], mask, batch))
+    if not isinstance(frame, Frame):
+        raise TypeError(
+            f"mf.frames.{frames!r} averages over several frames; canonicalize needs one, as of mf.frames.Minimal()"
+        )
     return frame.pose(x, type, own=True), frame

@@ -55,6 +55,33 @@ def check_finite(peak: Tensor, name: str) -> None:
         )
 
 
+def check_layout(x: Tensor, name: str) -> None:
+    """A tensor that has its values in memory, one after the other."""
+    if x.is_meta:
+        raise TypeError(
+            f"{name} is on the device 'meta' and has no values, which frames depend on: move it to a real device, or "
+            "find shapes with torch.export"
+        )
+    if x.layout is not torch.strided:
+        how = (
+            "pad it with torch.nested.to_padded_tensor and give a mask"
+            if x.is_nested
+            else "convert it with .to_dense()"
+        )
+        raise TypeError(f"{name} must be a dense tensor, got the layout {x.layout}: {how}")
+
+
+def check_not_mapped(x: Tensor, group: object, name: str) -> None:
+    """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for what looks at values to put rows in order."""
+    while not is_compiling() and is_transformed(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            raise NotImplementedError(
+                f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
+                "give all samples at once, with batch axes in front, as (*batch, n, ...)"
+            )
+        x = torch._C._functorch.get_unwrapped(x)
+
+
 def _is_number(x: Tensor, complex: bool) -> bool:
     return x.is_complex() if complex else x.is_floating_point()
 
@@ -63,6 +90,7 @@ def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = Fal
     """A real floating (or a complex) tensor ``(*batch, n, d)`` with at least one row."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
+    check_layout(x, name)
     if not _is_number(x, complex):
         kind, how = ("complex", ".cfloat()") if complex else ("real floating", ".float()")
         raise TypeError(
@@ -85,6 +113,7 @@ def check_core(
         got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
         kind = "complex" if complex else "real floating"
         raise TypeError(f"{name} of type {type_name!r} must be a {kind} tensor, got {got}: convert it first")
+    check_layout(x, name)
     core = (d,) * order
     fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
     if not fits or tuple(x.shape[: len(leading)]) != leading:
@@ -97,6 +126,7 @@ def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"{name} must be a boolean tensor (True = real point), got {got}: use for example mask.bool()")
+    check_layout(mask, name)
     if mask.shape != x.shape[:-1]:
         raise ValueError(f"{name} must have shape {tuple(x.shape[:-1])}, one entry per point, got {tuple(mask.shape)}")
     if data_checks_enabled() and not bool(mask.any(-1).all()):
@@ -110,6 +140,7 @@ def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
     if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32):
         got = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise TypeError(f"{name} must be an integer tensor of sample numbers, got {got}: use for example batch.long()")
+    check_layout(batch, name)
     if batch.ndim != 1 or batch.shape != x.shape[:1]:
         raise ValueError(
             f"{name} must have shape ({x.shape[0]},), one sample number per row of points of shape (N, d), "

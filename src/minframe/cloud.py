@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.checks import data_checks_enabled
+from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
@@ -34,7 +34,7 @@ class Planes:
         centred: the rows add up to zero.
         name: of the inputs, for messages.
         short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
-        longest: take a longest row, not the first that is long enough.
+        longest: take a longest row, not the first that is long enough; a tensor ``(*batch,)`` if samples differ in it.
         row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
     """
 
@@ -46,7 +46,7 @@ class Planes:
     centred: bool
     name: str
     short: Tensor | None = None
-    longest: bool = False
+    longest: bool | Tensor = False
     row_floor: Tensor | None = None
 
     @property
@@ -62,7 +62,7 @@ class Planes:
         floor: Tensor | float | None,
         name: str,
         short: Tensor | None = None,
-        longest: bool = False,
+        longest: bool | Tensor = False,
     ) -> Planes:
         """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
         extended = layout.with_identity(rows.shape[-1])
@@ -92,7 +92,8 @@ class Cloud:
     ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
     ``relations`` is what else tells rows apart, for groups that reorder them. ``precision`` is the rounding of the
     coordinates, if it is not that of their dtype, and ``distance`` ``(*batch, 1)`` how far from the origin they stood
-    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows; see ``linalg.qr``.
+    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows, in all samples or
+    in some, ``(*batch,)``; see ``linalg.qr``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -102,7 +103,7 @@ class Cloud:
     relations: Relations | None = None
     precision: float | None = None
     distance: Tensor | None = None
-    longest: bool = False
+    longest: bool | Tensor = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -139,6 +140,26 @@ class Cloud:
             )
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
+
+    def tamed(self) -> Cloud:
+        """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
+        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        peak = layout.total(torch.linalg.vector_norm(wide(rows), dim=-1, keepdim=True)).squeeze(-1)
+        check_finite(peak, self.name)
+        if readable(peak):
+            return self
+        inputs = [
+            (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
+            for x, type in self.inputs
+        ]
+        relations = self.relations
+        if relations is not None:
+            nodes, edges = (
+                [x.nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x for x in part]
+                for part in (relations.nodes, relations.edges)
+            )
+            relations = replace(relations, nodes=nodes, edges=edges)
+        return replace(self, inputs=inputs, relations=relations)
 
     def _points(self) -> list[Tensor]:
         return [x for x, type in self.inputs if type.affine]
@@ -237,7 +258,7 @@ class Cloud:
                 rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
                 unit = torch.maximum(longest, rounding / COARSE)
                 unit = torch.where(unit > 0, unit, 1.0)
-                unit = unit / LATER**k if self.longest and k else unit
+                unit = unit / LATER**k if self.longest is not False and k else unit
                 block.div_(part.spread(unit))
                 noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
             row_floor = torch.cat(noise, -1)

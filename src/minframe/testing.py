@@ -26,7 +26,7 @@ from minframe.groups.product import Product
 from minframe.labelling.action import inverse, move
 from minframe.layout import Dense, Layout
 from minframe.signature import Path, Signature, leaves, map_typed
-from minframe.types import EDGE_ATTR, EDGE_INDEX
+from minframe.types import CONSTANT, EDGE_ATTR, EDGE_INDEX
 from minframe.wrap import Equivariant
 
 RTOL = {torch.float64: 1e-11, torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -179,8 +179,10 @@ class _Call:
         signature = wrapped.signature if wrapped else Signature.of(model)
         names = [signature.name(i) for i in range(len(args))]
         self.model, self.group, self.positional = model, group, names
-        self.linear = group.linear if isinstance(group, Product) else group if isinstance(group, LinearGroup) else None
-        self.permutes = not isinstance(group, LinearGroup)
+        self.linear: Group | None = None if isinstance(group, S) else group
+        if isinstance(group, Product):
+            self.linear = group.linear
+        self.permutes = isinstance(group, S | Product)
         self.values = dict(zip(names, args, strict=True)) | kwargs
         inputs = (wrapped.inputs if wrapped else "point") if inputs is None else inputs
         self.inputs = inputs if isinstance(inputs, dict) else {signature.name(0): inputs}
@@ -231,8 +233,8 @@ class _Call:
         g = self.linear.random(
             *self.layout.batch_shape, dtype=self._wide, device=device, generator=generator, **options
         )
-        linear, shift = self.linear.parts(g)
-        if shift is None:
+        linear, shift = self.linear.parts(g) if isinstance(self.linear, LinearGroup) else (None, None)
+        if shift is None or not isinstance(self.linear, LinearGroup):
             return permutation, g
         rows, layout = self.layout.join([self.layout.clean(self.cloud.detach(), 1)])
         length = torch.linalg.vector_norm(wide(rows), dim=-1)
@@ -286,7 +288,7 @@ class _Call:
 
     def _permute(self, x: Tensor, type: str, permutation: Tensor | None) -> Tensor:
         kind, rows = self.group.type(type), self.layout.rows_shape
-        if permutation is None or (self.permutes and kind.name == "scalar"):
+        if permutation is None or kind is CONSTANT or (self.permutes and kind.name == "scalar"):
             return x
         if kind is EDGE_INDEX:
             return permutation[x]

@@ -32,6 +32,7 @@ class Type:
 
 
 SCALAR = Type("scalar", 0)
+CONSTANT = Type("constant", 0)  #: nothing to do with the cloud: neither moved nor reordered, whatever its shape
 POINT = Type("point", 1, affine=True)
 VECTOR = Type("vector", 1)
 
@@ -39,6 +40,7 @@ LINEAR_TYPES: dict[str, Type] = {
     t.name: t
     for t in (
         SCALAR,
+        CONSTANT,
         Type("pseudoscalar", 0, parity=True),
         POINT,
         VECTOR,
@@ -57,6 +59,7 @@ EDGE_ATTR = Type("edge_attr", 0)
 #: Of permutations. A cloud of points is a set of nodes to them.
 PERMUTATION_TYPES: dict[str, Type] = {
     "scalar": SCALAR,
+    "constant": CONSTANT,
     "node": NODE,
     "point": NODE,
     "edge": EDGE,

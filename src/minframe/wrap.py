@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from minframe.cloud import Cloud
 from minframe.frame import Frame
-from minframe.frames import Minimal
+from minframe.frames import Method, Minimal
 from minframe.groups.base import Group, Input
+from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
-from minframe.tracing import tree_map
+from minframe.tracing import has_tangent, tree_map
 
-FrameMethod = Callable[[Group, Cloud], Frame | Sequence[Frame]]
 MINIMAL = Minimal()
 
 
@@ -60,7 +58,9 @@ class Equivariant(nn.Module):
         backbone: a module or a function.
         group: for example ``mf.E(3)``.
         inputs: how the inputs move: one type, for the first argument, or a dict from argument names to types (or to
-            nested dicts and tuples of types). Arguments that it does not name are passed through untouched.
+            nested dicts and tuples of types). Arguments that it does not name are passed through untouched, as are
+            those of type ``"constant"``. Under frames that reorder rows, or that ignore their order, what has an entry
+            per row has to be named: ``"node"``.
         outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
         frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points
             and vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
@@ -71,7 +71,7 @@ class Equivariant(nn.Module):
             Both are forwarded to the backbone if it accepts them. Groups that put points in order pad samples to the
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
-        detach_frame: let no gradient flow through the choice of the frame.
+        detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Equivariant(nn.Module):
         frame_on: str | Sequence[str] | None = None,
         mask: str | None = None,
         batch: str | None = None,
-        frames: FrameMethod = MINIMAL,
+        frames: Method = MINIMAL,
         detach_frame: bool = False,
     ) -> None:
         super().__init__()
@@ -108,20 +108,21 @@ class Equivariant(nn.Module):
                 raise TypeError(
                     f"{option} must be the name of an argument, such as {option!r}, got {type(value).__name__}"
                 )
-        if not callable(frames):
+        if not isinstance(frames, Method):
             raise TypeError(f"frames must be a method such as mf.frames.Minimal(), got {frames!r}")
         for _, name in [*leaves(self.inputs), *leaves(self.outputs, ("outputs",))]:
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
-        self.labelling = group.labelling
+        self.labelling = frames.labelling(group)
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
-        """The paths of the inputs that determine the frame, in the order of ``group.frame_types``."""
+        """The paths of the inputs that determine the frame, in the order of ``frames.frame_types(group)``."""
         typed = dict(leaves(self.inputs))
+        allowed = self.frames.frame_types(self.group)
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in self.group.frame_types]
+            paths = [path for path, type in typed.items() if type in allowed]
             if not paths:
-                wanted = " or a ".join(repr(type) for type in self.group.frame_types)
+                wanted = " or a ".join(repr(type) for type in allowed)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
                     f"and one of them must be a {wanted}"
@@ -135,23 +136,44 @@ class Equivariant(nn.Module):
                 if path not in typed:
                     known = ", ".join(".".join(p) for p in typed)
                     raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
-                self.group.frame_type(typed[path])
+                if typed[path] not in allowed:
+                    raise ValueError(
+                        f"frame_on names {name!r} of type {typed[path]!r}, but a frame of {self.group} is taken of "
+                        f"inputs of type {' or '.join(map(repr, allowed))}"
+                    )
         self.group.check_frame_types([typed[path] for path in paths])
-        return tuple(sorted(paths, key=lambda path: self.group.frame_types.index(typed[path])))
+        return tuple(sorted(paths, key=lambda path: allowed.index(typed[path])))
 
     def forward(self, first: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
         args = (first, *args) if args or first is not None else ()
-        names = [self.signature.name(i) for i in range(len(args))]
-        values = dict(zip(names, args, strict=True)) | kwargs
+        names, values = self._named(args, kwargs)
         found = self._frames(values)
         frames = [found] if isinstance(found, Frame) else found
         return _mean([self._pass(frame, names, values) for frame in frames])
+
+    def frame(self, *args: Any, **kwargs: Any) -> Frame:
+        """The frame that a call with these arguments would use: its rank, size, margin and element.
+
+        Raises:
+            TypeError: if ``frames`` chooses several.
+        """
+        found = self._frames(self._named(args, kwargs)[1])
+        if isinstance(found, Frame):
+            return found
+        raise TypeError(f"mf.frames.{self.frames!r} averages over {len(found)} frames; there is no single one to show")
+
+    def _named(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """The names of positional arguments, and all arguments by name."""
+        names = [self.signature.name(i) for i in range(len(args))]
+        return names, dict(zip(names, args, strict=True)) | kwargs
 
     def _pass(self, frame: Frame, positional: Sequence[str], values: dict[str, Any]) -> Any:
         """One pass through the backbone, there and back by one frame."""
 
         def show(path: Path, type: str, x: Any) -> Any:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 if type == "scalar":
                     return x
@@ -181,6 +203,8 @@ class Equivariant(nn.Module):
             return tree_map(lambda x: frame.from_canonical(x, "scalar") if isinstance(x, Tensor) else x, y)
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
+            if type == "constant":
+                return x
             if not isinstance(x, Tensor):
                 where = ".".join(path)
                 raise TypeError(
@@ -196,7 +220,9 @@ class Equivariant(nn.Module):
         found: dict[Path, Input] = {}
 
         def find(path: Path, type: str, x: Any) -> Any:
-            found[path] = Input(".".join(path), x, type)
+            # Detached here, the frame is a constant; the inputs themselves still reach the backbone through their pose.
+            constant = self.detach_frame and isinstance(x, Tensor) and has_tangent(x)
+            found[path] = Input(".".join(path), x.detach() if constant else x, type)
             return x
 
         for name, types in self.inputs.items():
@@ -207,8 +233,10 @@ class Equivariant(nn.Module):
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
-        with torch.no_grad() if self.detach_frame else nullcontext():
-            return self.frames(self.group, cloud)
+        if "node" in self.frames.frame_types(self.group):
+            others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
+            check_rowwise(self.inputs, others, cloud, self.group)
+        return self.frames(self.group, cloud)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -238,7 +266,7 @@ class Equivariant(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        message = _mismatch(self.labelling, self.group.labelling)
+        message = _mismatch(self.labelling, self.frames.labelling(self.group))
         if message:
             warnings.warn(message, stacklevel=2)
 
@@ -268,7 +296,7 @@ class Invariant(Equivariant):
         frame_on: str | Sequence[str] | None = None,
         mask: str | None = None,
         batch: str | None = None,
-        frames: FrameMethod = MINIMAL,
+        frames: Method = MINIMAL,
         detach_frame: bool = False,
     ) -> None:
         super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame)

@@ -1,4 +1,4 @@
-"""``permutation_invariant=True``: a backbone that respects permutations still does inside the wrapper."""
+"""``frames.Unordered``: a backbone that respects permutations still does inside the wrapper."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from minframe.labelling import backend
 from table import GROUPS, bound, number, options, randn
 
 CLOUDS = all_clouds()
-EUCLIDEAN = [make(3, permutation_invariant=True) for make in (mf.O, mf.SO, mf.E, mf.SE)]
+EUCLIDEAN = [make(3) for make in (mf.O, mf.SO, mf.E, mf.SE)]
+UNORDERED = mf.frames.Unordered()
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 by_dtype = pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=list(DTYPES))
-
-
-def heedless(group: mf.Group) -> mf.Group:
-    """The group with frames that heed no order."""
-    return eval(repr(group)[:-1] + ", permutation_invariant=True)", vars(mf).copy())
 
 
 def set_net(x: Tensor) -> Tensor:
@@ -58,14 +54,13 @@ def permuted_error(
     return float(error.max())
 
 
-@pytest.mark.parametrize("plain", GROUPS, ids=str)
+@pytest.mark.parametrize("group", GROUPS, ids=str)
 @by_dtype
-def test_generic_clouds_of_every_group(plain: mf.Group, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = heedless(plain)
-    assert group != plain
+def test_generic_clouds_of_every_group(group: mf.Group, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+
     generator = torch.Generator().manual_seed(group.d + 90)
     clouds = [randn(group, n, group.d, generator=generator).to(number(group, dtype)) for n in (12, 30)]
-    model = mf.Equivariant(set_net, group)
+    model = mf.Equivariant(set_net, group, frames=UNORDERED)
 
     def asked(*_: object) -> object:
         raise AssertionError("a library was asked about a generic cloud")
@@ -75,9 +70,9 @@ def test_generic_clouds_of_every_group(plain: mf.Group, dtype: torch.dtype, monk
         assert permuted_error(model, group, x, dtype, 10) <= bound(group, dtype)
 
 
-@pytest.mark.parametrize("plain", GROUPS, ids=str)
-def test_symmetric_clouds_of_every_group(plain: mf.Group) -> None:
-    group = heedless(plain)
+@pytest.mark.parametrize("group", GROUPS, ids=str)
+def test_symmetric_clouds_of_every_group(group: mf.Group) -> None:
+
     d = group.d
     if d > 5:
         return
@@ -87,10 +82,10 @@ def test_symmetric_clouds_of_every_group(plain: mf.Group) -> None:
     clouds = {name: x.to(number(group)) for name, x in clouds.items()}
     clouds["duplicated"] = torch.cat([generic_, generic_[:3]])
     clouds["opposite"] = torch.cat([generic_, -generic_])
-    if plain in (mf.Lorentz(), mf.ProperLorentz(), mf.OrthochronousLorentz(), mf.Poincare()):
+    if group in (mf.Lorentz(), mf.ProperLorentz(), mf.OrthochronousLorentz(), mf.Poincare()):
         clouds |= {name: momenta(CLOUDS[name]) for name in ("tetrahedron", "methane", "mirrored", "propeller")}
         clouds["massless"] = momenta(tetrahedron(), 0.0)
-    model = mf.Equivariant(set_net, group)
+    model = mf.Equivariant(set_net, group, frames=UNORDERED)
     for name, x in clouds.items():
         assert permuted_error(model, group, x, torch.float64, 5) <= bound(group, torch.float64), name
 
@@ -101,7 +96,7 @@ def test_symmetric_clouds_of_every_group(plain: mf.Group) -> None:
 def test_clouds_by_name(group: mf.Group, dtype: torch.dtype, name: str) -> None:
     x = CLOUDS[name].to(dtype)
     for backbone in (set_net, attention):
-        model = mf.Equivariant(backbone, group)
+        model = mf.Equivariant(backbone, group, frames=UNORDERED)
         count = 4 if len(x) <= 30 else 2
         assert permuted_error(model, group, x, dtype, count) <= bound(group, dtype), backbone.__name__
 
@@ -112,7 +107,7 @@ def test_molecules_far_from_the_origin(offset: float, dtype: torch.dtype) -> Non
     for name in ("benzene", "methane", "water", "carbon dioxide", "cube", "C60"):
         x = (CLOUDS[name] + offset).to(dtype)
         for group in EUCLIDEAN[2:]:
-            model = mf.Equivariant(set_net, group)
+            model = mf.Equivariant(set_net, group, frames=UNORDERED)
             assert permuted_error(model, group, x, dtype, 3) <= bound(group, dtype), (name, group)
 
 
@@ -121,7 +116,7 @@ def test_molecules_far_from_the_origin(offset: float, dtype: torch.dtype) -> Non
 def test_the_unit_of_length_makes_no_difference(size: float, dtype: torch.dtype) -> None:
     for name in ("cube", "benzene", "water", "lattice 3", "propeller", "duplicated", "16 random points"):
         for group in EUCLIDEAN:
-            model = mf.Equivariant(attention, group)
+            model = mf.Equivariant(attention, group, frames=UNORDERED)
             assert permuted_error(model, group, (CLOUDS[name] * size).to(dtype), dtype, 3) <= bound(group, dtype), name
 
 
@@ -146,7 +141,7 @@ def test_every_type_of_output() -> None:
     outputs |= {"one vector": "vector", "one tensor": "tensor", "one scalar": "scalar"}
     for kind, type in outputs.items():
         for group in EUCLIDEAN:
-            model = mf.Equivariant(lambda x, kind=kind: net(x)[kind], group, outputs=type)
+            model = mf.Equivariant(lambda x, kind=kind: net(x)[kind], group, outputs=type, frames=UNORDERED)
             for name in ("cube", "benzene", "methane", "propeller", "mirrored", "antiprism", "16 random points"):
                 error = permuted_error(model, group, CLOUDS[name], torch.float64, 2)
                 assert error <= 1e-11 or float(model(CLOUDS[name]).abs().max()) <= 1e-13, (kind, group, name)
@@ -161,7 +156,7 @@ def message_net(x: Tensor, h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
 def test_kinds_of_atoms_of_real_molecules(group: mf.Group) -> None:
-    model = mf.Equivariant(message_net, group, {"x": "point", "h": "scalar"})
+    model = mf.Equivariant(message_net, group, {"x": "point", "h": "node"}, frames=UNORDERED)
     for name, (x, kinds) in MOLECULES.items():
         error = mf.testing.equivariance_error(model, group, x, kinds.unsqueeze(-1), elements=20, permute=True)
         assert error <= 1e-11, name
@@ -173,7 +168,7 @@ def test_kinds_of_atoms_that_break_the_symmetry(name: str) -> None:
     x = CLOUDS[name]
     h = (torch.arange(len(x)).double() / len(x)).unsqueeze(-1)
     for group in EUCLIDEAN:
-        model = mf.Equivariant(message_net, group, {"x": "point", "h": "scalar"})
+        model = mf.Equivariant(message_net, group, {"x": "point", "h": "node"}, frames=UNORDERED)
         error = mf.testing.equivariance_error(model, group, x, h, elements=20, permute=True)
         assert error <= 1e-11, group
 
@@ -188,7 +183,9 @@ def test_velocities() -> None:
         for v in (generic(len(x), seed=9), 0.3 * x, torch.zeros_like(x)):
             for group in EUCLIDEAN:
                 for frame_on in (None, "x"):
-                    model = mf.Equivariant(net, group, {"x": "point", "v": "vector"}, frame_on=frame_on)
+                    model = mf.Equivariant(
+                        net, group, {"x": "point", "v": "vector"}, frame_on=frame_on, frames=UNORDERED
+                    )
                     error = mf.testing.equivariance_error(model, group, x, v, elements=10, permute=True)
                     assert error <= 1e-11, (name, group, frame_on)
 
@@ -203,7 +200,7 @@ def test_points_and_velocities_do_not_tie_with_each_other(dtype: torch.dtype, mo
     x, v = (generic(100 * 5, seed=seed).view(100, 5, 3).to(dtype) for seed in (3, 4))
     types = {"x": "point", "v": "vector"}
     for group in EUCLIDEAN:
-        model = mf.Equivariant(lambda x, v: attention(x) + attention(v), group, types)
+        model = mf.Equivariant(lambda x, v: attention(x) + attention(v), group, types, frames=UNORDERED)
         error = mf.testing.equivariance_error(model, group, x, v, elements=3, permute=True)
         assert error.max() <= bound(group, dtype)
 
@@ -221,7 +218,7 @@ def test_masks(group: mf.Group) -> None:
         y = torch.tanh(x + 0.2) * mask.unsqueeze(-1)
         return y.roll(1, -1) + x * y.sum(-2, keepdim=True)
 
-    model = mf.Equivariant(net, group, mask="mask")
+    model = mf.Equivariant(net, group, mask="mask", frames=UNORDERED)
     error = mf.testing.equivariance_error(model, group, x, mask=mask, elements=20)
     assert error.max() <= 1e-11
     plain = model(x, mask=mask)
@@ -241,7 +238,7 @@ def test_batch_vectors(group: mf.Group) -> None:
         y = torch.tanh(x + 0.2)
         return y.roll(1, -1) + x * torch.zeros(len(names), 3, dtype=x.dtype).index_add(0, batch, y)[batch]
 
-    model = mf.Equivariant(net, group, batch="batch")
+    model = mf.Equivariant(net, group, batch="batch", frames=UNORDERED)
     plain = model(x, batch=batch)
     assert mf.testing.equivariance_error(model, group, x, batch=batch, elements=10).max() <= 1e-11
     for _ in range(20):
@@ -253,14 +250,14 @@ def test_generic_batches_with_some_symmetric_samples() -> None:
     x = torch.randn(20, 8, 3, dtype=torch.float64)
     x[3], x[7] = cube(), cube() @ mf.O(3).random(dtype=torch.float64).mT
     for group in EUCLIDEAN:
-        model = mf.Equivariant(attention, group)
+        model = mf.Equivariant(attention, group, frames=UNORDERED)
         assert mf.testing.equivariance_error(model, group, x, elements=10, permute=True).max() <= 1e-11
         torch.testing.assert_close(model(x), torch.stack([model(sample) for sample in x]), rtol=1e-12, atol=1e-12)
 
 
 def test_one_forward_pass() -> None:
     calls: list[int] = []
-    model = mf.Equivariant(lambda x: calls.append(1) or attention(x), mf.O(3, permutation_invariant=True))
+    model = mf.Equivariant(lambda x: calls.append(1) or attention(x), mf.O(3), frames=UNORDERED)
     model(CLOUDS["C60"])
     assert calls == [1]
 
@@ -268,7 +265,7 @@ def test_one_forward_pass() -> None:
 @pytest.mark.parametrize("group", EUCLIDEAN, ids=str)
 def test_gradients(group: mf.Group) -> None:
     x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
-    smooth = mf.Equivariant(lambda x: torch.tanh(x) + x.roll(1, -1) * x.mean(-2, keepdim=True), group)
+    smooth = mf.Equivariant(lambda x: torch.tanh(x) + x.roll(1, -1) * x.mean(-2, keepdim=True), group, frames=UNORDERED)
     assert torch.autograd.gradcheck(smooth, (x,))
     assert torch.autograd.gradgradcheck(smooth, (x,))
     for name in (*MOLECULES, "cube", "duplicated", "coincident", "line"):
@@ -279,8 +276,8 @@ def test_gradients(group: mf.Group) -> None:
 
 def test_compiled() -> None:
     # Generic clouds need no library, and no break in the graph.
-    group = mf.O(3, permutation_invariant=True)
-    model = mf.Equivariant(attention, group)
+    group = mf.O(3)
+    model = mf.Equivariant(attention, group, frames=UNORDERED)
     x = torch.randn(4, 10, 3, dtype=torch.float64)
     compiled = torch.compile(model, backend="aot_eager")
     torch.testing.assert_close(compiled(x), model(x))
@@ -290,6 +287,5 @@ def test_values() -> None:
     for group in EUCLIDEAN:
         assert pickle.loads(pickle.dumps(group)) == group
         assert eval(repr(group), vars(mf).copy()) == group
-        assert "labelling" in mf.Equivariant(attention, group).state_dict()
-    assert mf.O(3, permutation_invariant=True) != mf.O(3)
+        assert "labelling" in mf.Equivariant(attention, group, frames=UNORDERED).state_dict()
     assert mf.O(3).labelling is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -669,3 +671,31 @@ def test_named_clouds_are_what_they_are_called() -> None:
     assert len(icosahedron().unique(dim=0)) == 12
     assert set(generic_clouds()) < set(CLOUDS)
     assert take_nodes(cube(), torch.arange(8)).shape == (8, 3)
+
+
+WITHOUT_NUMPY = """
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] == "numpy" else self.finder.find_spec(name, path, target)
+
+sys.meta_path = [Without(finder) for finder in sys.meta_path]
+import torch, minframe as mf
+
+square = torch.tensor([[1.0, 0], [0, 1], [-1, 0], [0, -1]])
+assert mf.point_group(square).order == 8
+assert (mf.S() * mf.O(2)).frame(square).size == 8
+mf.Equivariant(lambda x: x.cumsum(-2), mf.S() * mf.SE(2))(square)
+assert mf.graph.automorphism_group(torch.ones(5, 5)).order == 120
+assert not any(name.split(".")[0] == "numpy" for name in sys.modules)
+"""
+
+
+def test_numpy_is_not_needed() -> None:
+    """torch alone is a dependency, and torch does without numpy."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_NUMPY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphs import GRAPHS, SHAPES, complete, from_edges, plain, union
+from group_order import group_order
 from minframe.labelling.chain import StabiliserChain, compose, inverse
 from minframe.labelling.label import label_graph
 from minframe.labelling.ops import node_orbits, pair_orbits
 from minframe.labelling.orbits import orbit_mean, orbital_mean
-from minframe.labelling.order import group_order
 
 
 def cycle(n, *points):

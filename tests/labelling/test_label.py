@@ -10,9 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import minframe as mf
 from graphs import GRAPHS, SHAPES, cfi, complete, cycle, permute_pairs, plain, relabel, union
+from group_order import group_order
 from minframe.labelling import backend as backends
-from minframe.labelling import pieces
+from minframe.labelling import label as labellings
+from minframe.labelling import parallel, pieces
 from minframe.labelling import residual as residuals
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.backend import Layered, backend_version, inverse, layered, lists_vertices
@@ -20,7 +23,6 @@ from minframe.labelling.cluster import cluster_edges
 from minframe.labelling.label import label, label_graph, label_sparse
 from minframe.labelling.ops import canonical_order, node_orbits, pair_orbits
 from minframe.labelling.orbits import edge_orbits_sparse, orbits_sparse
-from minframe.labelling.order import group_order
 from minframe.labelling.residual import residual
 from minframe.labelling.search import search
 
@@ -187,7 +189,8 @@ def test_sparse_is_dense(name):
     colours, edges = GRAPHS[name]
     n = len(colours)
     index = edges.nonzero().T
-    order, moves = label_sparse(colours, index, edges[index[0], index[1]])
+    found = label_sparse(colours, index, edges[index[0], index[1]])
+    order, moves = found.order, found.moves
     assert same(relabel((colours, edges), order), form((colours, edges)))
     orbits = node_orbits(colours, edges)
     assert torch.equal(orbits_sparse(moves, n), orbits)
@@ -202,7 +205,8 @@ def test_sparse_batch():
     batch = torch.arange(len(shapes)).repeat_interleave(torch.tensor([len(s) for s in shapes]))
     p = torch.randperm(len(whole))
     zero = torch.zeros(len(whole), dtype=torch.int64)
-    order, moves = label_sparse(zero, whole[p][:, p].nonzero().T, batch=batch[p])
+    found = label_sparse(zero, whole[p][:, p].nonzero().T, batch=batch[p])
+    order, moves = found.order, found.moves
     expected = torch.block_diag(*[form(plain(s))[1] for s in shapes])
     assert torch.equal(whole[p][:, p][order][:, order], expected)
     orbits = orbits_sparse(moves, len(whole))
@@ -217,7 +221,7 @@ def test_large_sparse_graph():
     zero = torch.zeros(n, dtype=torch.int64)
 
     def canonical(index):
-        order, _ = label_sparse(zero, index, automorphisms=False)
+        order = label_sparse(zero, index).order
         place = torch.empty_like(order).index_copy(0, order, torch.arange(n))
         return place[index].unique(dim=1)
 
@@ -385,3 +389,29 @@ def test_an_accident_among_sums_costs_time_only(monkeypatch):
     monkeypatch.setattr(residuals, "_factors", lambda bits: torch.zeros(2**bits, dtype=torch.int64))
     assert kinds() == 3  # all sums agree, and all pieces are looked at
     assert same(form((one_cell, edges)), expected)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_call_labels_a_graph_once(listed, monkeypatch):
+    """The canonical order, node outputs, sizes and orbits come from one refinement and one question of each kind."""
+    asked = []
+
+    def counted(place, name):
+        function = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *args, **kwargs: asked.append(name) or function(*args, **kwargs))
+
+    counted(labellings, "refine_sparse" if listed else "refine")
+    counted(labellings, "residual")
+    counted(backends.Backend, "order")
+    counted(backends.Backend, "automorphisms")
+    monkeypatch.setattr(parallel, "SMALL", -1)  # nothing is remembered
+    edges = cycle(50)
+    edges[0, 25] = edges[25, 0] = 1
+    graph = edges.nonzero().T if listed else edges
+    model = mf.Equivariant(lambda e: torch.arange(50.0), mf.S(), "edge_index" if listed else "edge", "node")
+    found = model(graph)
+    assert sorted(asked) == ["automorphisms", "order", "refine_sparse" if listed else "refine", "residual"]
+    assert len(found.unique()) == 13  # orbits
+    asked.clear()
+    mf.Invariant(lambda e: e.sum(), mf.S(), "edge_index" if listed else "edge")(graph)
+    assert "automorphisms" not in asked

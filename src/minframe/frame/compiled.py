@@ -7,11 +7,13 @@ build the frame of their inputs, as it is built eagerly, and return what is want
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
 from minframe.frame.product import ProductFrame, reordered
 from minframe.layout import Dense, Ragged
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from minframe.groups.base import Group
     from minframe.groups.linear import LinearGroup
 
-Arguments = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor | None, str, str]
+Arguments = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor | None, str, str, str]
 _GROUPS: dict[str, Group] = {}
+#: how a frame is built eagerly, by the name of the choice; filled where these functions stand
+FRAME_MAKERS: dict[str, Callable[[Any, Cloud], Frame]] = {}
 
 
 def _named(name: str) -> Group:
@@ -42,7 +46,7 @@ def _name(group: Group) -> str:
     return repr(group)
 
 
-def _arguments(group: Group, cloud: Cloud) -> Arguments:
+def _arguments(group: Group, cloud: Cloud, maker: str) -> Arguments:
     if isinstance(cloud.layout, Ragged):
         raise NotImplementedError("frames in a canonical order are not compiled with a batch vector: give a mask")
     name = _name(group)
@@ -50,23 +54,38 @@ def _arguments(group: Group, cloud: Cloud) -> Arguments:
     types = ",".join(type.name for _, type in cloud.inputs)
     inputs = [x.detach() for x, _ in cloud.inputs]
     nodes, edges = ([x.detach() for x in part] for part in (relations.nodes, relations.edges))
-    return inputs, nodes, edges, cloud.layout.mask, types, name
+    return inputs, nodes, edges, cloud.layout.mask, types, name, maker
 
 
 def _frame(
-    inputs: list[Tensor], nodes: list[Tensor], edges: list[Tensor], mask: Tensor | None, types: str, group: str
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
 ) -> Frame:
     typed = [(x, PRODUCT_TYPES[type]) for x, type in zip(inputs, types.split(","), strict=True)]
     rows = inputs[0].shape[:-1]
     layout = Dense(tuple(rows[:-1]), rows[-1], mask)
-    return _named(group).frame_of(Cloud(typed, layout, relations=Relations(nodes, edges)))
+    # Samples with NaN get any order; the rows themselves make them NaN, as everywhere in compiled code.
+    with unchecked():
+        cloud = Cloud(typed, layout, relations=Relations(nodes, edges)).tamed()
+    return FRAME_MAKERS[maker](_named(group), cloud)
 
 
 @torch.library.custom_op("minframe::product_order", mutates_args=())
 def _product_order(
-    inputs: list[Tensor], nodes: list[Tensor], edges: list[Tensor], mask: Tensor | None, types: str, group: str
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
 ) -> tuple[Tensor, Tensor]:
-    frame = _frame(inputs, nodes, edges, mask, types, group)
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
     rows = inputs[0].shape[:-1]
     number = torch.arange(rows[-1], device=inputs[0].device)
     order, twins = number.repeat(*rows[:-1], 1), number.repeat(math.prod(rows[:-1]), 1)
@@ -78,7 +97,13 @@ def _product_order(
 
 @_product_order.register_fake
 def _(
-    inputs: list[Tensor], nodes: list[Tensor], edges: list[Tensor], mask: Tensor | None, types: str, group: str
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
 ) -> tuple[Tensor, Tensor]:
     rows = inputs[0].shape[:-1]
     order = inputs[0].new_empty(rows, dtype=torch.int64)
@@ -97,8 +122,9 @@ def _pair_average(
     mask: Tensor | None,
     types: str,
     group: str,
+    maker: str,
 ) -> Tensor:
-    frame = _frame(inputs, nodes, edges, mask, types, group)
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
     if not isinstance(frame, ProductFrame) or not frame.pairs:
         return y.clone()
     return frame.over_pairs(y, PRODUCT_TYPES[type], rows, adjoint).contiguous()
@@ -116,6 +142,7 @@ def _(
     mask: Tensor | None,
     types: str,
     group: str,
+    maker: str,
 ) -> Tensor:
     return torch.empty_like(y, memory_format=torch.contiguous_format)
 
@@ -137,8 +164,9 @@ _pair_average.register_autograd(_backward, setup_context=_setup)
 class CompiledFrame(ProductFrame):
     """A frame of permutations and a linear group in a graph that is being traced."""
 
-    def __init__(self, group: Group, linear: LinearGroup, cloud: Cloud, shown: bool) -> None:
-        self._arguments = _arguments(group, cloud)
+    def __init__(self, group: Group, linear: LinearGroup, cloud: Cloud, maker: str) -> None:
+        shown = maker == "product"
+        self._arguments = _arguments(group, cloud, maker)
         order, twins = _product_order(*self._arguments)
         frame = linear.row_frame(reordered(cloud, order))
         super().__init__(group, cloud, order, frame, twins if shown else None, (), shown, lambda: frame.margin)

@@ -1,38 +1,46 @@
-"""Frames in a canonical order of the rows: of products with permutations, and of linear groups that heed no order."""
+"""Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
+
+**One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
+roundings of the rows. Poses are compared by it, and so are points that coincide.
+
+Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
+never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
+separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
+a threshold: their share is rounding over the size of the differences at hand.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true
+from minframe.checks import all_true, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
-from minframe.frame.compiled import CompiledFrame
-from minframe.frame.pairs import Pairs, Poses, symmetric_pairs
-from minframe.frame.points import Ordering, PointSet, order_margin, order_points
+from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.frame.product import ProductFrame, reordered
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.qr import APART
 from minframe.relations import coloured, is_per_row
 from minframe.tracing import is_compiling
 
 if TYPE_CHECKING:
+    from minframe.groups.base import Group
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
-# What inner products of rows of length one may differ by and be the same, in units of rounding. It is a number that
-# does not change when a cloud is moved, unless it is moved so far that its rounding, which does change, exceeds it.
-SAFE, ROUNDING = 64, 5
-SAFE_AT_MOST = 4e-3  # but no more than this, and four times the rounding, in half precision
-FINEST = 3e-14  # rounding of the computation itself, also behind a boost
+ROUNDING = 5  # times the rounding of a row, relative to the longest: what it may be off by
+PROPOSAL = 4  # times what is equal: what invariants and inner products may differ by and be proposed as the same
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
@@ -76,28 +84,46 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
     points = torch.cat(rows, 2)
-    least = max(min(SAFE * max(cloud.eps, FINEST), SAFE_AT_MOST), 4 * cloud.eps)
+    if reduction.axes is not None:
+        fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
-    slack = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(least).unsqueeze(-1)
+    equal = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(cloud.tolerance).unsqueeze(-1)
+    slack = (PROPOSAL * equal).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
     return PointSet(
-        points, torch.cat([none, *fixed], 1), reduction.blocks, soft, slack, colours, edges, mask, cloud.tolerance
+        points,
+        torch.cat([none, *fixed], 1),
+        reduction.blocks,
+        soft,
+        equal,
+        slack,
+        colours,
+        edges,
+        mask,
+        cloud.tolerance,
     )
+
+
+def check_values(group: Group, cloud: Cloud) -> None:
+    """Raise an error where values cannot be looked at."""
+    for x, _ in cloud.inputs:
+        check_not_mapped(x, group, cloud.name)
 
 
 def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     """The frame of permutations together with a linear group."""
     if is_compiling():
-        return CompiledFrame(group, group.linear, cloud, shown=True)
-    points = point_set(group.linear, cloud, group.permutations.rtol)
+        return CompiledFrame(group, group.linear, cloud, "product")
+    check_values(group, cloud)
+    points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering, points.slack)
+    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
     twins = None
     if not all_true(ordering.twins == number):
         position = inverse(order)
@@ -114,7 +140,7 @@ def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
     )
 
 
-def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
@@ -124,12 +150,13 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """
     cloud = replace(cloud, longest=True)
     if is_compiling():
-        return CompiledFrame(group, group, cloud, shown=False)
+        return CompiledFrame(group, group, cloud, "unordered")
+    check_values(group, cloud)
     frame = group.row_frame(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    points = point_set(group, cloud.select(tied))
+    points = point_set(group, cloud.select(tied).tamed())
     found = order_points(points, DEFAULT)
     layout = cloud.layout
     b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()
@@ -138,14 +165,22 @@ def invariant_frame(group: LinearGroup, cloud: Cloud) -> Frame:
         order = (~mask).long().argsort(dim=-1, stable=True)
     order[tied] = found.order
     ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
-    slack = points.slack.new_zeros((b, 1)).index_copy(0, tied, points.slack)
-    order, linear, pairs = _framed(group, cloud, ordering, slack)
-    margin: Callable[[], Tensor] = lambda: torch.full((b,), torch.inf, dtype=torch.float64)  # noqa: E731
-    return ProductFrame(group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=margin)
+    equal = points.equal.new_zeros((b, 1)).index_copy(0, tied, points.equal)
+    thin = tied.cpu()[thin_samples(points, found.owner)]
+    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
+    cloud = replace(cloud, longest=~frame.tied)
+    order, linear, pairs = _framed(group, cloud, ordering, equal, thin)
+    # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
+    return ProductFrame(
+        group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=lambda: frame.margin
+    )
+
+
+FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, slack: Tensor
+    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
 ) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
@@ -157,21 +192,27 @@ def _framed(
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
-        pairs, moved = symmetric_pairs(_poses(group, ordered, linear, slack), generators, owner)
+        poses = _poses(group, ordered, linear, equal)
+        chains, moved = symmetries(poses, generators, owner, set(thin.tolist()))
+        if moved:
+            order = order.clone()
+            for sample, permutation in moved.items():
+                order[sample] = order[sample][permutation.to(order.device)]
     if moved:
-        order = order.clone()
-        for sample, permutation in moved.items():
-            order[sample] = order[sample][permutation.to(order.device)]
-        linear = group.row_frame(reordered(cloud, cloud.layout.unpad_order(order)))
-    return order, linear, pairs
+        ordered = reordered(cloud, cloud.layout.unpad_order(order))
+        linear = group.row_frame(ordered)
+    with torch.no_grad():
+        poses = _poses(group, ordered, linear, equal) if moved else poses
+        return order, linear, with_matrices(poses, chains)
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, slack: Tensor) -> Poses:
+def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
     for x, type in ordered.inputs:
-        y = linear.pose(wide(x.detach()), type.name, own=True)
+        # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
+        y = linear.coordinates(wide(x.detach()), type.name)
         rows = is_per_row(x, layout, type.order)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
@@ -183,4 +224,4 @@ def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, slack: Tenso
         ]
     mask = None if mask is None else mask.cpu()
     distance = linear.cloud.offset().reshape(-1, 1).cpu()
-    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, slack.cpu())
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())

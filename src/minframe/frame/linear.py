@@ -13,9 +13,10 @@ from minframe.cloud import Cloud
 from minframe.dtypes import narrow
 from minframe.frame.base import Frame
 from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.columns import Columns
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.types import Type
+from minframe.types import CONSTANT, Type
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
@@ -29,6 +30,7 @@ class LinearFrame(Frame):
         linear: ``(*batch, d, d)``, the matrix of ``g0``, in float64; ``None`` where the group has none.
         inverse: its inverse.
         own_inverse: what is applied to the rows of the cloud itself instead, if not that.
+        own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
         cloud: what the frame was taken of.
@@ -50,12 +52,14 @@ class LinearFrame(Frame):
         margin: Callable[[], Tensor],
         decomposition: CanonicalRows | None = None,
         own_inverse: Tensor | None = None,
+        own_columns: Columns | None = None,
         tied: Tensor | None = None,
     ) -> None:
         self.group = group
         self.linear = linear
         self.inverse = inverse
         self.own_inverse = inverse if own_inverse is None else own_inverse
+        self.own_columns = own_columns
         self.shift = shift
         self.stabiliser = stabiliser
         self.cloud = cloud
@@ -91,10 +95,14 @@ class LinearFrame(Frame):
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
         if not (kind.order or kind.parity):
-            return self.layout.clean(x, kind.order)
+            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
-            return self._inward(x, kind, self._own_inverse_in_span())
+            return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
         return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+
+    def coordinates(self, x: Tensor, type: str) -> Tensor:
+        """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
+        return self._inward(x, self.group.type(type), self.own_inverse, self.own_columns)
 
     def _own_inverse_in_span(self) -> Tensor | None:
         """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
@@ -119,16 +127,19 @@ class LinearFrame(Frame):
             y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
         return narrow(y, dtype)
 
-    def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None) -> Tensor:
-        """``x`` moved by ``g0^-1``, whose matrix is given."""
+    def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
+        """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
         if not (kind.order or kind.parity):
-            return self.layout.clean(x, kind.order)
+            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
         dtype = x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
         x = self.layout.clean(x, kind.order)
-        return narrow(transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x)), dtype)
+        y = transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x))
+        if columns is not None and kind.order == 1:
+            y = columns.replace(y, x, lambda sample: self.layout.for_rows(sample, x))
+        return narrow(y, dtype)
 
     def averaged(self, y: Tensor, kind: Type) -> Tensor:
         """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""
@@ -146,11 +157,11 @@ class LinearFrame(Frame):
             return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
         if bool(undefined.any()):
             what = "an input that does not determine the frame" if inward else "an output"
+            first = int(undefined.flatten().nonzero()[0])
             raise ValueError(
-                f"{what} of type {kind.name!r} has no value under {self.group} in sample "
-                f"{undefined.flatten().nonzero()[0].item()} of {undefined.numel()}: the cloud spans too little "
-                f"(rank {self.rank.flatten()[undefined.flatten()][0].item()} of {self.group.d}), and what fixes it is "
-                "not compact. Invariants and vectors within the span exist; or let more inputs determine the frame"
+                f"{what} of type {kind.name!r} has no value under {self.group} in sample {first} of "
+                f"{undefined.numel()}: {self.stabiliser.shortfall(kind, inward, first)}; or let more inputs determine "
+                "the frame"
             )
         return y
 

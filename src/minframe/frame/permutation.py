@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,13 @@ def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
         return values[0]
     step = math.prod(shape[1:])
     return [nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
+
+
+def shown(size: Any) -> str:
+    """Sizes of frames, of which Python prints at most some thousand digits."""
+    if isinstance(size, list):
+        return f"[{', '.join(map(shown, size))}]"
+    return f"{Decimal(size):.2e}" if isinstance(size, int) and size >= 10**12 else str(size)
 
 
 class PermutationFrame(Frame):
@@ -81,7 +89,7 @@ class PermutationFrame(Frame):
         return self._margin().view(self.layout.batch_shape)
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
         kind = self._checked(x, type, "x")

@@ -24,10 +24,11 @@ from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
-from minframe.labelling.separate import FEW, separate
+from minframe.labelling.separate import FEW, separate, separate_with_margin
 from minframe.layout import Dense
 from minframe.linalg.qr import TINY, pivoted_qr
 
+THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
 
 
@@ -40,7 +41,8 @@ class PointSet:
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
-        slack: ``(B, 1)``, what invariants of directions may differ by and still be the same.
+        equal: ``(B, 1)``, what directions may differ by and be the same.
+        slack: ``(B, 1)``, what invariants of directions may differ by and be proposed as the same; larger.
         colours: ``(B, n)``, what else tells points apart.
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
@@ -51,6 +53,7 @@ class PointSet:
     fixed: Tensor
     blocks: Sequence[slice] | None
     soft: Tensor
+    equal: Tensor
     slack: Tensor
     colours: Tensor | None
     edges: Tensor | None
@@ -68,6 +71,7 @@ class PointSet:
             self.fixed[samples],
             self.blocks,
             self.soft[samples],
+            self.equal[samples],
             self.slack[samples],
             of(self.colours),
             of(self.edges),
@@ -139,7 +143,8 @@ def _invariants(points: PointSet) -> Tensor:
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         pairs = _products(y, y)
-        upper = torch.triu_indices(*pairs.shape[-2:], device=y.device)
+        # The diagonal is a function of the lengths.
+        upper = torch.triu_indices(pairs.shape[-2], pairs.shape[-1], 1, device=y.device)
         found += [
             _real(pairs[..., upper[0], upper[1]]),
             _real(_products(y, odd[:, None, None]).flatten(-2)),
@@ -183,6 +188,8 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
+    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
     return cells, complete & _coincide(points, cells)
@@ -194,7 +201,7 @@ def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     index, extent = cells.unsqueeze(-1).expand(rows.shape), []
     for sign in (1, -1):
         extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
-    return ((extent[0] + extent[1]) <= points.slack.unsqueeze(-1)).flatten(1).all(-1)
+    return ((extent[0] + extent[1]) <= points.equal.unsqueeze(-1)).flatten(1).all(-1)
 
 
 def _twins(cells: Tensor) -> Tensor:
@@ -247,7 +254,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= tolerance
+    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
         same &= points.mask.unsqueeze(-1)
@@ -303,11 +310,33 @@ def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor)
     return order.gather(-1, place.gather(-1, image) + place - place.gather(-1, twins))
 
 
+def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
+    """The samples among ``owner`` ``(k,)`` that are about as thin in some direction as what counts as equal.
+
+    Whether such a direction is determined may depend on which of several almost equal rows are looked at.
+    """
+    samples = torch.unique(owner)
+    if points.blocks is None or not len(samples):
+        return samples[:0]
+    there = samples.to(points.rows.device)
+    rows = torch.cat([points.fixed[there], points.rows[there].flatten(1, 2)], 1)
+    equal = points.equal[there]
+    many = rows.shape[1] ** 0.5
+    thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
+    for block in points.blocks:
+        width = torch.linalg.svdvals(rows[..., block])
+        thin |= ((width > equal / THIN) & (width < THIN * many * equal)).any(-1)
+    return samples[thin.cpu()]
+
+
 def order_margin(points: PointSet) -> Tensor:
-    """Half of the smallest relative difference of lengths by which points are told apart, ``(B,)``."""
-    sizes = points.rows.abs().flatten(2).amax(-1) if points.blocks is None else _sizes(points)
-    if points.mask is not None:
-        sizes = torch.where(points.mask, sizes, torch.nan)
-    gap = sizes.sort(-1)[0].diff(dim=-1)
-    gap = torch.where(gap > points.slack, gap, torch.inf)
-    return gap.amin(-1) / 2 if gap.shape[-1] else torch.full_like(sizes[:, 0], torch.inf)
+    """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
+
+    Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
+    equal may order them by their lengths.
+    """
+    cells, margin = separate_with_margin(_invariants(points), points.start(), points.slack)
+    tied = ~is_discrete(cells, points.mask)
+    if points.edges is None:
+        tied &= ~_coincide(points, cells)
+    return torch.where(tied, 0.0, margin / 2)

@@ -14,14 +14,14 @@ from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
 from minframe.frame.pairs import Pairs
-from minframe.frame.permutation import nested
+from minframe.frame.permutation import nested, shown
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import RowSymmetry
 from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg.action import transform
 from minframe.relations import is_per_row
-from minframe.types import Type
+from minframe.types import CONSTANT, Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Group
@@ -113,11 +113,11 @@ class ProductFrame(Frame):
         return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
-        if kind.name == "scalar" and self.keeps_scalars:
+        if kind is CONSTANT or (kind.name == "scalar" and self.keeps_scalars):
             return 0
         return kind.nodes or int(is_per_row(x, self.layout, kind.order))
 
@@ -130,6 +130,8 @@ class ProductFrame(Frame):
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
+        if kind is CONSTANT:
+            return x
         if own and kind.order:
             for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
                 if original[0] is x:
@@ -154,6 +156,8 @@ class ProductFrame(Frame):
 
     def _to_canonical(self, x: Tensor, type: str, linear: Callable[[Tensor, str], Tensor]) -> Tensor:
         kind = self.group.type(type)
+        if kind is CONSTANT:
+            return x
         self.group.check(x, type, "x", self.layout)
         x = self._ordered(self.layout.clean(x, kind.order), kind, self.order)
         return self._as_shown(x if kind.nodes else linear(x, type), kind)

@@ -6,7 +6,6 @@ Canonical are the numbers of the nodes, and then the order of the list: by sourc
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from minframe.checks import data_checks_enabled
+from minframe.checks import check_not_mapped, data_checks_enabled
 from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
-from minframe.frame.permutation import nested
+from minframe.frame.permutation import nested, shown
 from minframe.labelling.action import inverse
-from minframe.labelling.arcs import components
+from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
 from minframe.labelling.colours import channels, tolerance
+from minframe.labelling.counting import count_automorphisms
 from minframe.labelling.label import label_sparse
 from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
 from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
-from minframe.labelling.order import group_order
-from minframe.labelling.pieces import Moves
+from minframe.labelling.pieces import Assembled, Moves
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.relations import check_numbers, check_tensor
 from minframe.tracing import is_compiling
@@ -43,9 +42,13 @@ def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
         raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
     if x.ndim != 2 or x.shape[0] != 2:
         raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
-    if x.numel() and data_checks_enabled() and (int(x.min()) < 0 or (n is not None and int(x.max()) >= n)):
+    if not x.numel() or not data_checks_enabled():
+        return
+    if int(x.min()) < 0:
+        raise ValueError(f"{name} has the negative node {int(x.min())}: nodes are counted from 0, remove such edges")
+    if n is not None and int(x.max()) >= n:
         raise ValueError(
-            f"{name} has nodes from {int(x.min())} to {int(x.max())}, but there are {n}, counted from 0: correct it, "
+            f"{name} has nodes up to {int(x.max())}, but there are {n}, counted from 0: correct it, "
             "or give an input of type 'node' with a row for each node"
         )
 
@@ -68,6 +71,7 @@ def sparse_cloud(
         raise ValueError(f"{names[0]}= has no place beside 'edge_index': nodes have no padding there")
     for item in [*nodes, *index, *attr]:
         check_tensor(item.x, item.name)
+        check_not_mapped(item.x, "S() of listed edges", item.name)
     edge_index = index[0].x
     check_edge_index(edge_index, index[0].name)
     if num_nodes is not None:
@@ -158,14 +162,21 @@ class SparseFrame(Frame):
         self.layout = layout
         self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
-        self.order = sparse_order(*self._graph)
+        if is_compiling():
+            self.order = sparse_order(*self._graph)
+        else:
+            self.order = self._found.order.to(colours.device)
         self._position = inverse(self.order)
         source, target = self._position[edge_index]
         self._columns = (source * max(len(self.order), 1) + target).argsort()
 
     @cached_property
+    def _found(self) -> Assembled:
+        return label_sparse(*self._graph)
+
+    @property
     def _moves(self) -> Moves:
-        return label_sparse(*self._graph)[1]
+        return self._found.moves
 
     def _orbits(self, kind: Type) -> Tensor:
         """Orbits of nodes or of edges, computed once."""
@@ -197,24 +208,11 @@ class SparseFrame(Frame):
 
     @property
     def size(self) -> Any:
-        moves, n = self._moves, len(self.order)
-        batch = [0] * n if self._graph[3] is None else self._graph[3].tolist()
-        sizes = [1] * math.prod(self.layout.batch_shape)
-        for cell in moves.loose:
-            sizes[batch[cell[0]]] *= math.factorial(len(cell))
-        pairs = [(points[0], p) for points, _ in moves.pieces for p in points]
-        first, other = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).unbind(-1)
-        part = components(first, other, n).tolist()
-        by_part: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
-        for move in moves.pieces:
-            by_part[part[move[0][0]]].append(move)
-        for number, members in by_part.items():
-            points = sorted({p for move in members for p in move[0]})
-            local = {p: k for k, p in enumerate(points)}
-            generators = torch.arange(len(points)).repeat(len(members), 1)
-            for row, (source, target) in zip(generators, members, strict=True):
-                row[[local[p] for p in source]] = torch.tensor([local[p] for p in target])
-            sizes[batch[number]] *= group_order(generators)
+        colours, edge_index, edges, batch, backend = self._graph
+        n, count = len(colours), math.prod(self.layout.batch_shape)
+        arcs, _ = Arcs.of_sparse(edge_index.cpu(), None if edges is None else edges.cpu(), n)
+        graph = torch.zeros(n, dtype=torch.int64) if batch is None else batch.cpu()
+        sizes = count_automorphisms(self._orbits(NODE).cpu(), arcs, graph, count, backend)
         return nested(sizes, self.layout.batch_shape)
 
     @property
@@ -223,7 +221,7 @@ class SparseFrame(Frame):
         return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.order.device)
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
         kind = self.group.type(type)

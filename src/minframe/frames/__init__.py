@@ -3,6 +3,7 @@
 | method | groups | forward passes | equivariant |
 |---|---|---|---|
 | ``Minimal()`` | all | 1 | exactly |
+| ``Unordered()`` | all | 1 | exactly, and to the order of the rows if the backbone is |
 | ``Minimal(mode="sample")`` | all | 1 | in distribution; may break the symmetry of the input |
 | ``PCA()`` | O, SO, E, SE | 2^d, or 2^(d-1) | exactly, unless eigenvalues coincide |
 | ``PCA(perturb=True)`` | O, SO, E, SE | 2^d, or 2^(d-1) | exactly |
@@ -12,8 +13,10 @@
 """
 
 from minframe.frames.haar import Haar
+from minframe.frames.method import Method
 from minframe.frames.minimal import Minimal
 from minframe.frames.pca import PCA
 from minframe.frames.sorting import Sorting
+from minframe.frames.unordered import Unordered
 
-__all__ = ["PCA", "Haar", "Minimal", "Sorting"]
+__all__ = ["PCA", "Haar", "Method", "Minimal", "Sorting", "Unordered"]

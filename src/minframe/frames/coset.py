@@ -14,6 +14,9 @@ from torch import Tensor
 
 from minframe.checks import data_checks_enabled
 from minframe.frame import LinearFrame
+from minframe.linalg.blocks import BlockStabiliser, block_diagonal
+from minframe.linalg.finite import FiniteStabiliser
+from minframe.linalg.scale import ScaleStabiliser
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 
 
@@ -47,6 +50,7 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
         cloud=frame.cloud,
         margin=lambda: frame.margin,
         own_inverse=None if own is None else own * determined.unsqueeze(-1),  # the pose, which k does not move
+        own_columns=frame.own_columns,
     )
 
 
@@ -56,6 +60,14 @@ def _random_isometry(stabiliser: Stabiliser, dtype: torch.dtype, normal: Normal)
     They are the Q of a QR decomposition, its R with a positive diagonal, of a matrix that is Gaussian where both row
     and column are free and the identity elsewhere: Gram-Schmidt never leaves the free axes.
     """
+    if isinstance(stabiliser, BlockStabiliser):
+        return block_diagonal([_random_isometry(part, dtype, normal) for part in stabiliser.parts])
+    if isinstance(stabiliser, ScaleStabiliser):
+        return _random_isometry(stabiliser.inner, dtype, normal)
+    if isinstance(stabiliser, FiniteStabiliser):  # the one with the largest of as many independent numbers
+        drawn = normal(*stabiliser.weights.shape, dtype=torch.float64, device=stabiliser.weights.device)
+        index = torch.where(stabiliser.weights > 0, drawn, -torch.inf).argmax(-1)
+        return stabiliser.matrices[index].to(dtype)
     free = ~stabiliser.determined
     d = free.shape[-1]
     block = free.unsqueeze(-1) & free.unsqueeze(-2)
@@ -70,6 +82,10 @@ def _random_isometry(stabiliser: Stabiliser, dtype: torch.dtype, normal: Normal)
 
 def _not_compact(stabiliser: Stabiliser) -> Tensor:
     """The samples whose stabiliser has no uniform distribution, ``(*batch,)``."""
+    if isinstance(stabiliser, BlockStabiliser):
+        return torch.stack([_not_compact(part) for part in stabiliser.parts]).any(0)
+    if isinstance(stabiliser, ScaleStabiliser):
+        return ~stabiliser.sized | _not_compact(stabiliser.inner)
     free = ~stabiliser.determined
     if not isinstance(stabiliser, IsometryStabiliser):
         return free.any(-1)

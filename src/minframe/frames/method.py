@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
+from minframe.cloud import Cloud
+from minframe.frame import Frame
+from minframe.groups.base import Group
 
 
 @dataclass(frozen=True, repr=False)
-class Method:
+class Method(ABC):
     """A way to choose frames: ``method(group, cloud)`` gives one frame, or several whose results are averaged.
 
     Args:
@@ -30,6 +32,18 @@ class Method:
         if self.generator is not None:
             raise ValueError("give seed= or generator=, not both")
         object.__setattr__(self, "generator", torch.Generator().manual_seed(self.seed))
+
+    def frame_types(self, group: Group) -> tuple[str, ...]:
+        """The types of inputs that take part in the choice, what says where rows are first."""
+        return group.frame_types
+
+    def labelling(self, group: Group) -> str | None:
+        """Name and version of the library that the choice may depend on."""
+        return group.labelling
+
+    @abstractmethod
+    def __call__(self, group: Group, cloud: Cloud) -> Frame | Sequence[Frame]:
+        """The frame of a cloud, or several."""
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name != "generator" and getattr(self, f.name) != f.default]

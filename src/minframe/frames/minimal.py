@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from minframe.frames.coset import random_member
 from minframe.frames.method import Method
 from minframe.frames.orders import ordered_frame, random_order, relabelled
 from minframe.groups.base import Group
+from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
@@ -26,6 +28,9 @@ MODES = ("average", "sample")
 class Minimal(Method):
     """The default of ``Equivariant``: exact, at the cost of one forward pass.
 
+    The frame of a linear group depends on the order of the rows, which decides between rows that would do equally well.
+    For backbones on sets (GNNs, transformers) use ``Unordered``.
+
     Args:
         mode: ``"average"`` over the symmetry of the input itself, in closed form. ``"sample"`` takes one random element
             of the frame instead: outputs may break the symmetry of the input, and are equivariant in distribution. On
@@ -35,6 +40,7 @@ class Minimal(Method):
     """
 
     mode: str = "average"
+    ignores_row_order: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,15 +49,22 @@ class Minimal(Method):
 
     def __call__(self, group: Group, cloud: Cloud) -> Frame:
         if self.mode == "average":
-            return group.frame_of(cloud)
+            return self._frame(group, cloud)
+        if isinstance(group, Finite):
+            chosen = group.frame_of(cloud)
+            weights = chosen.choice.weights
+            return chosen.sampled(self._uniform(*weights.shape, device=weights.device))
         relations = cloud.relations
         if relations is not None and relations.edge_index is not None:
             raise self._unable(group, "graphs as adjacency matrices, not as lists of edges")
-        if isinstance(group, LinearGroup) and not getattr(group, "permutation_invariant", False):
+        if isinstance(group, LinearGroup) and not self.ignores_row_order:
             frame = group.frame_of(cloud)
             assert isinstance(frame, LinearFrame)
             return random_member(frame, self._normal)
         return self._relabelled(group, cloud)
+
+    def _frame(self, group: Group, cloud: Cloud) -> Frame:
+        return group.frame_of(cloud)
 
     def _relabelled(self, group: Group, cloud: Cloud) -> Frame:
         """A random member of a frame that permutations take part in: that of the rows in a random order.
@@ -64,9 +77,9 @@ class Minimal(Method):
         device = cloud.inputs[0][0].device if cloud.inputs else _first(cloud).device
         drawn = random_order(layout, self._uniform, device)
         shuffle = layout.unpad_order(drawn)
-        frame = group.frame_of(relabelled(cloud, shuffle))
+        frame = self._frame(group, relabelled(cloud, shuffle))
         if isinstance(frame, LinearFrame):  # no permutation plays a role
-            return random_member(group.frame_of(cloud), self._normal)  # type: ignore[arg-type]
+            return random_member(self._frame(group, cloud), self._normal)  # type: ignore[arg-type]
         if isinstance(frame, PermutationFrame):
             assert isinstance(group, S)
             return ordered_frame(group, layout, drawn.gather(-1, frame.symmetry.order), lambda: frame.margin)

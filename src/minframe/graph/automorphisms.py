@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 import torch
 from torch import Tensor
 
+from minframe.frame.permutation import shown
 from minframe.groups.base import Input
 from minframe.groups.permutation import S
 from minframe.labelling import orbits as _orbits
+from minframe.labelling.arcs import Arcs
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.chain import StabiliserChain
+from minframe.labelling.counting import count_automorphisms
 from minframe.labelling.label import labelling
-from minframe.labelling.order import group_order
 from minframe.relations import coloured
 
 
@@ -57,35 +58,38 @@ def automorphism_group(
     generators = torch.split(found.generators.to(edges.device), sizes)
     if mask is not None:  # padding is like nothing else
         colours = torch.where(mask, colours, -1 - torch.arange(colours.shape[-1], device=colours.device))
-    groups = [AutomorphismGroup(*parts) for parts in zip(generators, colours, kinds, strict=True)]
+    groups = [AutomorphismGroup(*parts, backend) for parts in zip(generators, colours, kinds, strict=True)]
     return groups if cloud.layout.batch_shape else groups[0]
 
 
 class AutomorphismGroup:
     """The automorphisms of one graph with ``n`` nodes; ``g`` takes node ``i`` to ``g[i]``.
 
-    What is asked for is computed when it is asked for. Orbits need the generators only, and so does the order of most
-    groups; ``elements`` and ``random`` build a chain of stabilisers, of up to ``n^3 / 2`` numbers.
+    What is asked for is computed when it is asked for. Orbits need the generators only, and the order needs orbits;
+    ``elements`` and ``random`` build a chain of stabilisers, of up to ``n^3 / 2`` numbers.
 
     Attributes:
         generators: ``(k, n)``, int64.
     """
 
-    def __init__(self, generators: Tensor, colours: Tensor, edges: Tensor) -> None:
+    def __init__(self, generators: Tensor, colours: Tensor, edges: Tensor, backend: str = DEFAULT) -> None:
         self.generators = generators
-        self._colours, self._edges = colours, edges
+        self._colours, self._edges, self._backend = colours, edges, backend
 
     def __repr__(self) -> str:
         n = self.generators.shape[-1]
         if n > 64 and "order" not in self.__dict__:  # may take long
             return f"AutomorphismGroup(nodes={n}, generators={len(self.generators)})"
-        order = str(self.order) if self.order < 10**12 else f"{Decimal(self.order):.2e}"
-        return f"AutomorphismGroup(nodes={n}, order={order})"
+        return f"AutomorphismGroup(nodes={n}, order={shown(self.order)})"
 
     @functools.cached_property
     def order(self) -> int:
         """Number of automorphisms, exact."""
-        return group_order(self.generators.cpu())
+        if not len(self.generators):
+            return 1
+        arcs = Arcs.of_dense(self._edges.unsqueeze(0).cpu())
+        orbits = self.orbits.cpu()
+        return count_automorphisms(orbits, arcs, torch.zeros_like(orbits), 1, self._backend)[0]
 
     @functools.cached_property
     def orbits(self) -> Tensor:

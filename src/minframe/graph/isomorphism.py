@@ -133,7 +133,7 @@ class _Pairs:
         colours = kinds.new_zeros((2 * count, n))
         if self.nodes is not None:
             colours = node_colours([self.nodes.flatten(1, 2)], rtol).view(2 * count, n)
-        order = labelling(colours, kinds, None, backend, automorphisms=False).order.to(kinds.device)
+        order = labelling(colours, kinds, None, backend).order.to(kinds.device)
 
         def agree(x: Tensor, reorder: Callable[[Tensor, Tensor], Tensor], rtol: float | None) -> Tensor:
             moved = reorder(x, order)

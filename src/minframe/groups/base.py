@@ -62,7 +62,7 @@ class Group(ABC):
 
     @property
     def compact(self) -> bool:
-        """Whether the group, its translations apart, is compact: no random element then needs a bound."""
+        """Whether the group, its translations and scale apart, is compact: no random element then needs a bound."""
         return not self.random_options(torch.float64)
 
     def random_options(self, dtype: torch.dtype) -> dict[str, float]:

@@ -15,7 +15,8 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
-from minframe.linalg.qr import differentiable_basis, margin, pivoted_qr
+from minframe.linalg.choice import margin
+from minframe.linalg.qr import differentiable_basis, pivoted_qr
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import row_basis, smooth, whitened
 

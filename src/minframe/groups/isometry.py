@@ -17,7 +17,9 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import Reduction, described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
-from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, margin, pivoted_qr
+from minframe.linalg.choice import choice_margin, margin, rank_margin
+from minframe.linalg.columns import STRONG, Columns
+from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, pivoted_qr
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -166,7 +168,7 @@ class Isometry(MatrixGroup):
             ),
             cloud=cloud,
             decomposition=found,
-            margin=lambda: margin(cloud.planes()),
+            margin=lambda: margin(cloud.planes(), self.special),
             tied=found.tied,
         )
 
@@ -199,13 +201,16 @@ class Isometry(MatrixGroup):
                 ties.append(found.tied)
             return found
 
+        def floors(found: PivotedQR) -> Tensor:
+            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions), dim=-1)
+            noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
+            return noise * (chosen + cloud.offset())
+
         def known_axes(found: PivotedQR, axes: slice) -> Tensor:
             if parts.momentum is None:
                 assert parts.axes is not None
                 return parts.axes[..., axes]
-            chosen = torch.linalg.vector_norm(layout.take_rows(rows.detach(), found.positions), dim=-1)
-            noise = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1)
-            by_rows = found.determined & (found.peaks > (noise * (chosen + cloud.offset())).square())
+            by_rows = found.determined & (found.peaks > floors(found).square())
             if parts.axes is None:
                 return by_rows
             return torch.where(parts.momentum.unsqueeze(-1), by_rows, parts.axes[..., axes])
@@ -215,8 +220,7 @@ class Isometry(MatrixGroup):
         for axes in blocks:
             if total is not None and axes.start == time:
                 known, basis = self._time_axis(parts, total, decomposed)
-                factor = basis[..., 0].detach().conj() * self._energy(parts, total)
-                coordinates.append(y[..., axes].detach() * layout.for_each_row(factor))
+                coordinates.append(y[..., axes].detach() * layout.for_each_row(basis[..., 0].detach().conj()))
             else:
                 found = decomposed(axes)
                 known, basis = known_axes(found, axes), found.basis
@@ -236,24 +240,51 @@ class Isometry(MatrixGroup):
             poison = poison.unsqueeze(-1) + 1
             pose.coordinates = [part * layout.for_each_row(poison) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
-        if time is not None and total is not None:
-            is_time = torch.arange(self.d, device=linear.device).eq(time)
-            own_inverse = inverse * torch.where(is_time, self._energy(parts, total), 1.0).unsqueeze(-1)
+        strong = linear.detach().abs().square().sum((-2, -1)) > STRONG
         if parts.null is not None:
-            own_inverse = (inverse if own_inverse is None else own_inverse) @ parts.null.inward
+            strong = strong & ~parts.null.here  # where other care is taken
+        columns = None
+        if not all_true(~strong):
+            columns = Columns.of(linear, axes_determined, strong)
+            with torch.no_grad():
+                whole = torch.cat(list(pose.coordinates), -1)
+                exact = columns.replace(whole, rows.detach(), lambda sample: layout.for_rows(sample, rows))
+            pose.coordinates = [exact]
+        if parts.null is not None:
+            own_inverse = inverse @ parts.null.inward
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
+
+        def split_margin() -> Tensor:
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
+            nearest = [parts.margin()]
+            for axes, known in zip(blocks, determined, strict=True):
+                distance = choice_margin(planes(axes), known, unit)
+                if parts.momentum is not None:
+                    at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
+                    if axes.start != time:
+                        with torch.no_grad():
+                            found = pivoted_qr(planes(axes), False)
+                        longest = found.peaks[..., :1].sqrt()
+                        floor = torch.maximum(floors(found), cloud.tolerance * longest)
+                        others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here
+                        at_rest = torch.minimum(distance, rank_margin(found.peaks.sqrt(), floor, unit, others))
+                    distance = torch.where(parts.momentum, at_rest, distance)
+                nearest.append(distance)
+            return torch.stack(nearest).amin(0)
+
         return LinearFrame(
             group=self,
             linear=linear,
             inverse=inverse,
             own_inverse=own_inverse,
+            own_columns=columns,
             shift=cloud.origin,
             stabiliser=IsometryStabiliser(axes_determined, self.special, self.metric, self.complex, null),
             cloud=cloud,
             decomposition=pose,
-            margin=lambda: torch.stack([parts.margin(), *(margin(planes(axes)) for axes in blocks)]).amin(0),
+            margin=split_margin,
             tied=torch.stack(ties).any(0) if ties else None,
         )
 
@@ -282,15 +313,6 @@ class Isometry(MatrixGroup):
         if parts.axes is None:  # it is the total momentum in all samples
             return determined, direction
         return determined, torch.where(momentum.unsqueeze(-1), direction, decomposed(here).basis)
-
-    def _energy(self, parts: Split, total: Tensor) -> Tensor:
-        """What energies have to be multiplied with to add up to M, ``(*batch, 1)``; ``total`` is what they add up to.
-
-        It is 1; but where M is a small difference of large numbers, this makes it the same M as the one in T.
-        """
-        assert parts.momentum is not None
-        assert parts.mass is not None
-        return torch.where(parts.momentum.unsqueeze(-1), parts.mass / total.detach().abs(), 1.0)
 
     def _phases(self, determinant: Tensor, plus_determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

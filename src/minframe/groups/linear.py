@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,11 +14,10 @@ from minframe.cloud import Cloud, Relations
 from minframe.dtypes import narrow
 from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
-from minframe.labelling.backend import installed_version
 from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
-from minframe.relations import check_rows, is_per_row
-from minframe.types import LINEAR_TYPES, PRODUCT_TYPES, Type
+from minframe.relations import check_rows
+from minframe.types import LINEAR_TYPES, PRODUCT_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +28,13 @@ class Reduction:
         cloud: with the origin that is taken.
         matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
     """
 
     cloud: Cloud
     matrix: Tensor | None
     blocks: Sequence[slice] | None
+    axes: Tensor | None = None
 
 
 class _Coordinates(Group):
@@ -49,25 +50,20 @@ class _Coordinates(Group):
 class LinearGroup(_Coordinates):
     """A group that acts on coordinates, by a matrix, by a shift or by both.
 
-    With ``permutation_invariant=True`` frames do not depend on the order of the rows, so that a backbone that respects
-    permutations keeps doing so inside ``Equivariant``; see ``frame.invariant``. What tells rows apart besides
-    their coordinates, such as the kinds of atoms, is then to be given as an input of type ``"node"``, ``"edge"`` or
-    ``"scalar"``: it decides where the coordinates leave a choice.
+    What belongs to rows or to pairs of them without having coordinates, such as the kinds of atoms, is of type
+    ``"node"`` or ``"edge"``. The group leaves it as it is; frames that must not depend on the order of the rows
+    (``frames.Unordered``) use it to tell rows apart.
     """
 
-    permutation_invariant: bool = field(default=False, kw_only=True)
+    types = PRODUCT_TYPES
+    frame_types = ("point", "vector")
 
-    @property
-    def types(self) -> dict[str, Type]:  # type: ignore[override]
-        return PRODUCT_TYPES if self.permutation_invariant else LINEAR_TYPES
+    def __add__(self, other: object) -> LinearGroup:
+        from minframe.groups.sum import direct_sum
 
-    @property
-    def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("point", "vector", "node", "edge", "scalar") if self.permutation_invariant else ("point", "vector")
-
-    @property
-    def labelling(self) -> str | None:  # type: ignore[override]
-        return installed_version() if self.permutation_invariant else None
+        if not isinstance(other, LinearGroup):
+            raise TypeError(f"{self} can be added to a group that acts on coordinates, such as mf.O(2), got {other!r}")
+        return direct_sum(self, other)
 
     @abstractmethod
     def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -86,11 +82,7 @@ class LinearGroup(_Coordinates):
         """What is left of the cloud to know but for compact groups; without derivatives."""
 
     def frame_of(self, cloud: Cloud) -> Frame:
-        if not self.permutation_invariant:
-            return self.row_frame(cloud)
-        from minframe.frame.invariant import invariant_frame
-
-        return invariant_frame(self, cloud)
+        return self.row_frame(cloud)
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
@@ -136,7 +128,6 @@ class LinearGroup(_Coordinates):
         cloud = Cloud(typed, layout, name=", ".join(i.name for i in inputs))
         if len(moving) < len(inputs):
             nodes = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 1]
-            nodes += [i.x for i in inputs if i.type == "scalar" and is_per_row(i.x, layout)]
             edges = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 2]
             cloud.relations = Relations(nodes, edges)
         return cloud
@@ -151,5 +142,4 @@ class LinearGroup(_Coordinates):
 
 def described(group: LinearGroup, *arguments: object) -> str:
     """What a group calls itself."""
-    options = ["permutation_invariant=True"] if group.permutation_invariant else []
-    return f"{type(group).__name__}({', '.join(map(str, [*arguments, *options]))})"
+    return f"{type(group).__name__}({', '.join(map(str, arguments))})"

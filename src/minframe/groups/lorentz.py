@@ -22,16 +22,16 @@ from minframe.groups.linear import described
 from minframe.groups.orthogonal import SO, O
 
 
-def Lorentz(d: int = 4, *, permutation_invariant: bool = False) -> O:  # noqa: N802 (a group's name)
+def Lorentz(d: int = 4) -> O:  # noqa: N802 (a group's name)
     """O(1, d-1): boosts, rotations, parity and time reversal."""
     check_dimension(d, "Lorentz")
-    return O(1, d - 1, permutation_invariant=permutation_invariant)
+    return O(1, d - 1)
 
 
-def ProperLorentz(d: int = 4, *, permutation_invariant: bool = False) -> SO:  # noqa: N802 (a group's name)
+def ProperLorentz(d: int = 4) -> SO:  # noqa: N802 (a group's name)
     """SO(1, d-1): the Lorentz transformations of determinant one."""
     check_dimension(d, "ProperLorentz")
-    return SO(1, d - 1, permutation_invariant=permutation_invariant)
+    return SO(1, d - 1)
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -41,9 +41,8 @@ class OrthochronousLorentz(Isometry):
     special: ClassVar[bool] = True
     orthochronous: ClassVar[bool] = True
 
-    def __init__(self, d: int = 4, *, permutation_invariant: bool = False) -> None:
+    def __init__(self, d: int = 4) -> None:
         check_dimension(d, "OrthochronousLorentz")
-        object.__setattr__(self, "permutation_invariant", permutation_invariant)
         object.__setattr__(self, "p", 1)
         object.__setattr__(self, "q", d - 1)
         self.__post_init__()

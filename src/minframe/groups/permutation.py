@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minframe.checks import check_not_mapped
 from minframe.cloud import Cloud, Relations
 from minframe.frame import Frame
 from minframe.frame.permutation import PermutationFrame
@@ -137,6 +138,8 @@ class S(Group):
         layout = rows_layout([i[:2] for i in nodes], [i[:2] for i in edges], mask, batch, names)
         for name, x, type in inputs:
             self.check(x, type, name, layout)
+        for item in inputs if edges else ():
+            check_not_mapped(item.x, f"{self} of graphs", item.name)
         relations = Relations([x for _, x, _ in nodes], [x for _, x, _ in edges])
         return Cloud([], layout, name=", ".join(name for name, _, _ in inputs), relations=relations)
 

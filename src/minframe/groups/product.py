@@ -18,7 +18,7 @@ from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.labelling.action import move
 from minframe.layout import Layout
-from minframe.types import PRODUCT_TYPES
+from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +36,8 @@ class Product(Group):
     frame_types = ("point", "vector", "node", "edge")
 
     def __repr__(self) -> str:
-        return f"{self.permutations} * {self.linear}"
+        linear = f"({self.linear})" if " + " in repr(self.linear) else f"{self.linear}"
+        return f"{self.permutations} * {linear}"
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
@@ -69,7 +70,7 @@ class Product(Group):
         if kind.nodes:
             return self.permutations.act(permutation, x, type)
         y = self.linear.act(linear, x, type)
-        if kind.name == "scalar":
+        if kind in (SCALAR, CONSTANT):
             return y
         if permutation.ndim == 1 and x.ndim >= 2 + kind.order - 1:  # one permutation for all
             axis = x.ndim - kind.order - 1

@@ -35,15 +35,17 @@ class Layered(NamedTuple):
 def layered(colours: Sequence[int], arcs: Sequence[tuple[int, int, int]]) -> Layered:
     """Encode a graph with ``arcs`` ``(i, j, code)``, code > 0, those without direction listed in both."""
     m = len(colours)
-    codes = {(i, j): code for i, j, code in arcs}
-    arrows = any(codes.get((j, i)) != code for (i, j), code in codes.items())
-    bits = max(codes.values(), default=1).bit_length()
+    listed = set(arcs)
+    arrows = any((j, i, code) not in listed for i, j, code in arcs)
+    bits = max((code for _, _, code in arcs), default=1).bit_length()
     layers = 2 * bits + 1 if arrows else bits
     edges = [(v, v + m) for v in range((layers - 1) * m)]
     arrival = (bits + 1) * m if arrows else 0
-    for (i, j), code in codes.items():
+    for i, j, code in arcs if arrows or bits > 1 else ():
         if arrows or i < j:
             edges += [(bit * m + i, arrival + bit * m + j) for bit in range(bits) if code >> bit & 1]
+    if not arrows and bits == 1:
+        edges = [(i, j) for i, j, _ in arcs if i < j]
     kinds = max(colours, default=0) + 1
     return Layered(layers * m, [layer * kinds + c for layer in range(layers) for c in colours], edges)
 

@@ -10,14 +10,14 @@ else is in the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.backend import DEFAULT
-from minframe.labelling.pieces import Moves, assemble
+from minframe.labelling.pieces import Assembled, Moves
 from minframe.labelling.refine import is_discrete, refine, refine_sparse
 from minframe.labelling.residual import residual
 
@@ -38,51 +38,67 @@ def _matrix(moves: Moves, n: int) -> tuple[Tensor, Tensor]:
     return matrix, owner
 
 
-@dataclass(frozen=True, slots=True)
 class Labelling:
     """What is known about a batch of ``B`` graphs with ``n`` nodes each, padding included.
 
-    Attributes:
+    Generators of the automorphism groups are found when they are asked for.
+
+    Args:
         order: ``(B, n)``, the node at each canonical position; padding comes last.
         colours: ``(B, n)``, refined.
-        generators: ``(k, n)`` of the automorphism groups, those of a graph together: node ``i`` goes to ``g[i]``.
-        owner: ``(k,)``, the graph of each, ascending.
+        tied: the graphs that these do not settle.
+        pieces: of those graphs, if there are any.
+
+    Attributes:
+        order: as given.
+        colours: as given.
     """
 
-    order: Tensor
-    colours: Tensor
-    generators: Tensor
-    owner: Tensor
+    def __init__(self, order: Tensor, colours: Tensor, tied: Tensor, pieces: Assembled | None) -> None:
+        self.order = order
+        self.colours = colours
+        self._tied = tied
+        self._pieces = pieces
+
+    @cached_property
+    def _generated(self) -> tuple[Tensor, Tensor]:
+        n = self.order.shape[-1]
+        if self._pieces is None:
+            return torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+        generators, owner = _matrix(self._pieces.moves, n)
+        owner, by_owner = self._tied[owner].sort(stable=True)
+        return generators[by_owner], owner
+
+    @property
+    def generators(self) -> Tensor:
+        """``(k, n)`` of the automorphism groups, those of a graph together: node ``i`` goes to ``g[i]``."""
+        return self._generated[0]
+
+    @property
+    def owner(self) -> Tensor:
+        """``(k,)``, the graph of each generator, ascending."""
+        return self._generated[1]
 
 
-def labelling(
-    colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT, automorphisms: bool = True
-) -> Labelling:
-    """Label graphs ``(B, n)``, ``(B, n, n)`` as ``refine`` takes them; results are on the CPU.
-
-    Without ``automorphisms`` their generators are left out.
-    """
+def labelling(colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT) -> Labelling:
+    """Label graphs ``(B, n)``, ``(B, n, n)`` as ``refine`` takes them; results are on the CPU."""
     colours = refine(colours, edges, mask).cpu()
     n = colours.shape[-1]
     order = colours.argsort(dim=-1, stable=True)
-    generators, owner = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     mask = None if mask is None else mask.cpu()
     tied = (~is_discrete(colours, mask)).nonzero().squeeze(-1)
-    if tied.shape[0]:
-        local = colours[tied]
-        if mask is not None:  # padding is tied with nothing
-            mask = mask[tied]
-            local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
-        cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
-        left = residual(cell, Arcs.of_dense(edges[tied.to(edges.device)].cpu(), mask))
-        graph = torch.arange(tied.shape[0]).repeat_interleave(n)
-        nodes, moves = assemble(cell, graph, left, backend, automorphisms)
-        order[tied] = nodes.view(-1, n) % n
-        if automorphisms:
-            generators, owner = _matrix(moves, n)
-            owner, by_owner = tied[owner].sort(stable=True)
-            generators = generators[by_owner]
-    return Labelling(order, colours, generators, owner)
+    if not tied.shape[0]:
+        return Labelling(order, colours, tied, None)
+    local = colours[tied]
+    if mask is not None:  # padding is tied with nothing
+        mask = mask[tied]
+        local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
+    cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
+    left = residual(cell, Arcs.of_dense(edges[tied.to(edges.device)].cpu(), mask))
+    graph = torch.arange(tied.shape[0]).repeat_interleave(n)
+    pieces = Assembled(cell, graph, left, backend)
+    order[tied] = pieces.order.view(-1, n) % n
+    return Labelling(order, colours, tied, pieces)
 
 
 def label(
@@ -119,9 +135,8 @@ def label_sparse(
     edge_colours: Tensor | None = None,
     batch: Tensor | None = None,
     backend: str = DEFAULT,
-    automorphisms: bool = True,
-) -> tuple[Tensor, Moves]:
-    """Canonical order of sparse graphs, and what moves their nodes; time and memory grow with the number of edges.
+) -> Assembled:
+    """Label sparse graphs; time and memory grow with the number of edges. Results are on the CPU.
 
     Args:
         colours: of the nodes, ``(N,)``, int64.
@@ -129,21 +144,20 @@ def label_sparse(
         edge_colours: ``(E,)``, int64, 0 is as good as no edge; by default all 1.
         batch: the graph of each node, ``(N,)``.
         backend: as for ``label``.
-        automorphisms: whether to find them.
-
-    Returns:
-        The nodes in canonical order ``(N,)``, those of graph 0 first, and the generators on the CPU.
     """
-    n, device = colours.shape[0], colours.device
+    n = colours.shape[0]
     arcs, loops = Arcs.of_sparse(edge_index.cpu(), None if edge_colours is None else edge_colours.cpu(), n)
     colours = _with_loops(colours.cpu(), loops)
     batch = torch.zeros_like(colours) if batch is None else batch.cpu()
+    return label_arcs(colours, arcs, batch, backend)
+
+
+def label_arcs(colours: Tensor, arcs: Arcs, batch: Tensor, backend: str) -> Assembled:
+    """The same for arcs; ``colours`` tell what loops nodes have."""
     sizes = torch.bincount(batch)
     first = (sizes.cumsum(0) - sizes)[batch]
     cell = refine_sparse(colours, arcs, batch, rounds=SPARSE_ROUNDS) + first
-    left = residual(cell, arcs)
-    order, moves = assemble(cell, batch, left, backend, automorphisms)
-    return order.to(device), moves
+    return Assembled(cell, batch, residual(cell, arcs), backend)
 
 
 def _with_loops(colours: Tensor, loops: Tensor) -> Tensor:

@@ -14,29 +14,29 @@ from minframe.labelling.backend import DEFAULT
 from minframe.labelling.label import Labelling, label_sparse, labelling
 
 
-def _flat(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str, automorphisms: bool) -> Labelling:
+def _flat(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Labelling:
     n = colours.shape[-1]
     flat = None if mask is None else mask.reshape(-1, n)
-    return labelling(colours.reshape(-1, n), edges.reshape(-1, n, n), flat, backend, automorphisms)
+    return labelling(colours.reshape(-1, n), edges.reshape(-1, n, n), flat, backend)
 
 
 @torch.library.custom_op("minframe::canonical_order", mutates_args=())
 def _canonical_order(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> tuple[Tensor, Tensor]:
-    found = _flat(colours, edges, mask, backend, automorphisms=False)
+    found = _flat(colours, edges, mask, backend)
     device = colours.device
     return found.order.view(colours.shape).to(device), found.colours.reshape(colours.shape).to(device)
 
 
 @torch.library.custom_op("minframe::orbits", mutates_args=())
 def _node_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    found = _flat(colours, edges, mask, backend, automorphisms=True)
+    found = _flat(colours, edges, mask, backend)
     numbers = _orbits.orbits(found.generators, found.owner, found.order.shape[0])
     return numbers.view(colours.shape).to(colours.device)
 
 
 @torch.library.custom_op("minframe::orbitals", mutates_args=())
 def _pair_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    found = _flat(colours, edges, mask, backend, automorphisms=True)
+    found = _flat(colours, edges, mask, backend)
     numbers = _orbits.orbitals(found.generators, found.owner, found.order.shape[0])
     return numbers.view(edges.shape).to(colours.device)
 
@@ -46,7 +46,7 @@ def sparse_order(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
 ) -> Tensor:
     """The nodes of sparse graphs in canonical order, ``(N,)``."""
-    return label_sparse(colours, edge_index, edges, batch, backend, automorphisms=False)[0]
+    return label_sparse(colours, edge_index, edges, batch, backend).order.to(colours.device)
 
 
 @torch.library.custom_op("minframe::sparse_orbits", mutates_args=())
@@ -54,7 +54,7 @@ def sparse_orbits(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
 ) -> Tensor:
     """Orbit numbers of their nodes, ``(N,)``."""
-    moves = label_sparse(colours, edge_index, edges, batch, backend)[1]
+    moves = label_sparse(colours, edge_index, edges, batch, backend).moves
     return _orbits.orbits_sparse(moves, colours.shape[0]).to(colours.device)
 
 
@@ -63,7 +63,7 @@ def sparse_edge_orbits(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
 ) -> Tensor:
     """Orbit numbers of their edges, ``(E,)``."""
-    moves = label_sparse(colours, edge_index, edges, batch, backend)[1]
+    moves = label_sparse(colours, edge_index, edges, batch, backend).moves
     return _orbits.edge_orbits_sparse(edge_index, moves, colours.shape[0]).to(colours.device)
 
 

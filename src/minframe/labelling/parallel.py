@@ -12,7 +12,6 @@ import multiprocessing
 from array import array
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import NamedTuple
 
 from minframe.labelling import backend as backends
 from minframe.labelling.backend import Backend
@@ -26,11 +25,8 @@ _pool: ProcessPoolExecutor | None = None
 _workers = 1
 
 
-class Answer(NamedTuple):
-    """Its nodes in canonical order, and generators of its group, if they were asked for."""
-
-    order: list[int]
-    generators: list[list[int]]
+Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and where to
+Answer = list[int] | list[Move]
 
 
 def set_workers(count: int) -> None:
@@ -63,14 +59,21 @@ def worth_sending(kinds: Sequence[Kind]) -> bool:
     return many and not multiprocessing.current_process().daemon
 
 
-def ask(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
-    """What a library says about each piece of a graph; generators only if ``automorphisms``."""
-    if not worth_sending(kinds):
-        return _answers(backend, kinds, automorphisms)
-    return send(backend, kinds, automorphisms)
+def ask_orders(backend: str, kinds: Sequence[Kind]) -> list[list[int]]:
+    """The nodes of each piece in the canonical order of a library."""
+    return _ask(backend, kinds, "order")  # type: ignore[return-value]
 
 
-def send(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+def ask_generators(backend: str, kinds: Sequence[Kind]) -> list[list[Move]]:
+    """Generators of the automorphism group of each piece, from a library."""
+    return _ask(backend, kinds, "generators")  # type: ignore[return-value]
+
+
+def _ask(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
+    return (send if worth_sending(kinds) else _answers)(backend, kinds, question)
+
+
+def send(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
     """The same, by other processes."""
     global _pool
     if _pool is None:
@@ -80,26 +83,32 @@ def send(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answe
     sent = [
         [(array("q", k.colours).tobytes(), array("q", k.arcs).tobytes(), k.base) for k in part] for part in portions
     ]
-    found = [_pool.submit(_answers_to, backend, part, automorphisms) for part in sent]
+    found = [_pool.submit(_answers_to, backend, part, question) for part in sent]
     return [answer for part in found for answer in part.result()]
 
 
-def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], automorphisms: bool) -> list[Answer]:
+def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], question: str) -> list[Answer]:
     kinds = [Kind(tuple(array("q", colours)), tuple(array("q", arcs)), base) for colours, arcs, base in sent]
-    return _answers(backend, kinds, automorphisms)
+    return _answers(backend, kinds, question)
 
 
-def _answers(backend: str, kinds: Sequence[Kind], automorphisms: bool) -> list[Answer]:
+def _answers(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
     if not kinds:  # then no library need be installed
         return []
     library = backends.get(backend)
-    return [(_remembered if len(k.arcs) <= SMALL else _answer)(library, k, automorphisms) for k in kinds]
+    return [(_remembered if len(k.arcs) <= SMALL else _answer)(library, k, question) for k in kinds]
 
 
-def _answer(library: Backend, kind: Kind, automorphisms: bool) -> Answer:
-    arcs = kind.triples()
-    generators = library.automorphisms(kind.colours, arcs) if automorphisms else []
-    return Answer(library.order(kind.colours, arcs), generators)
+def _answer(library: Backend, kind: Kind, question: str) -> Answer:
+    if question == "order":
+        return library.order(kind.colours, kind.triples())
+    return [as_move(g) for g in library.automorphisms(kind.colours, kind.triples())]
+
+
+def as_move(g: Sequence[int]) -> Move:
+    """A permutation without what it leaves in its place."""
+    points = [k for k, image in enumerate(g) if k != image]
+    return points, [g[k] for k in points]
 
 
 _remembered = functools.lru_cache(maxsize=REMEMBERED)(_answer)  # the next batch has much the same rings and branches

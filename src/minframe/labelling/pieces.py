@@ -10,22 +10,34 @@ several processes (``parallel``).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from minframe.labelling.arcs import Arcs
 from minframe.labelling.backend import inverse
-from minframe.labelling.parallel import Answer, ask
-from minframe.labelling.residual import Kind, Residual
+from minframe.labelling.parallel import Move, as_move, ask_generators, ask_orders
+from minframe.labelling.residual import Kind, Residual, residual, split
 from minframe.labelling.search import search
 
 SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
 
-Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and where to
+T = TypeVar("T")
+NEST_NODES = 48  # of a piece that is cut into pieces of its own before a library is asked for its automorphisms
+
+
+class Answer(NamedTuple):
+    """The nodes of a piece in canonical order, and generators of its group if they are known by now."""
+
+    order: list[int]
+    generators: list[Move] | None
 
 
 def _searched(kind: Kind) -> Answer | None:
@@ -37,15 +49,75 @@ def _searched(kind: Kind) -> Answer | None:
         return None
     codes = kind.codes()
     found = search(torch.tensor(kind.colours), codes) if int(codes.max()) > 1 else None
-    return None if found is None else Answer(found[0].tolist(), found[1].tolist())
+    return None if found is None else Answer(found[0].tolist(), [as_move(g) for g in found[1].tolist()])
 
 
-def _look_at(kinds: list[Kind], backend: str, automorphisms: bool) -> list[Answer]:
-    """Canonical order and generators of each kind of piece."""
+def _look_at(kinds: list[Kind], backend: str, nested: bool) -> list[Answer]:
+    """The canonical order of each kind of piece."""
     found = [_searched(kind) for kind in kinds]
-    asked = [kind for kind, answer in zip(kinds, found, strict=True) if answer is None]
-    answers = iter(ask(backend, asked, automorphisms))
+    if nested:
+        found = _filled(kinds, found, lambda asked: _apart(asked, backend))
+    return _filled(kinds, found, lambda asked: [Answer(order, None) for order in ask_orders(backend, asked)])  # type: ignore[return-value]
+
+
+def _generators(kinds: list[Kind], backend: str) -> list[list[Move]]:
+    """Generators of the automorphism group of each kind of piece."""
+    found = [None if answer is None else answer.generators for answer in _apart(kinds, backend)]
+    return _filled(kinds, found, lambda asked: ask_generators(backend, asked))  # type: ignore[return-value]
+
+
+def _filled(
+    kinds: list[Kind], found: Sequence[T | None], ask: Callable[[list[Kind]], Sequence[T | None]]
+) -> list[T | None]:
+    """``found``, with answers of ``ask`` where there is none."""
+    answers = iter(ask([kind for kind, answer in zip(kinds, found, strict=True) if answer is None]))
     return [next(answers) if answer is None else answer for answer in found]
+
+
+def _apart(kinds: list[Kind], backend: str) -> list[Answer | None]:
+    """Canonical orders and generators of those pieces that fall into pieces themselves, like a tree without its root.
+
+    The order is another one than that of a library: it serves to tell which pieces are alike.
+    """
+    result: list[Answer | None] = [None] * len(kinds)
+    large = [k for k, kind in enumerate(kinds) if len(kind.colours) >= NEST_NODES]
+    if not large:
+        return result
+    graph, cell, arcs = _union([kinds[k] for k in large])
+    left = residual(cell, arcs)
+    whole = torch.bincount(left.number, minlength=1) == torch.bincount(graph)[graph[left.nodes[left.start]]]
+    stuck = set(graph[left.nodes[left.start]][whole].tolist()) if len(left.start) else set[int]()
+    chosen = [k for number, k in enumerate(large) if number not in stuck]
+    if stuck and chosen:
+        graph, cell, arcs = _union([kinds[k] for k in chosen])
+        left = residual(cell, arcs)
+    if chosen:
+        found = Assembled(cell, graph, left, backend, nested=True)
+        sizes = [len(kinds[k].colours) for k in chosen]
+        starts = list(accumulate(sizes, initial=0))
+        moves: list[list[Move]] = [[] for _ in chosen]
+        for points, images in found.moves.generators():
+            number = bisect_right(starts, points[0]) - 1
+            first = starts[number]
+            moves[number].append(([p - first for p in points], [p - first for p in images]))
+        orders = split((found.order - torch.tensor(starts)[graph]).tolist(), sizes)
+        for k, order, own in zip(chosen, orders, moves, strict=True):
+            result[k] = Answer(order, own)
+    return result
+
+
+def _union(kinds: list[Kind]) -> tuple[Tensor, Tensor, Arcs]:
+    """Pieces as one graph: the number of the piece and the cell of each node, and the arcs."""
+    sizes = torch.tensor([len(kind.colours) for kind in kinds])
+    graph = torch.arange(len(kinds)).repeat_interleave(sizes)
+    first = sizes.cumsum(0) - sizes
+    cell = torch.tensor([c for kind in kinds for c in kind.colours]) + first[graph]
+    of_arc = torch.arange(len(kinds)).repeat_interleave(torch.tensor([len(kind.arcs) for kind in kinds]))
+    number = torch.tensor([a for kind in kinds for a in kind.arcs])
+    base, m = torch.tensor([kind.base for kind in kinds])[of_arc], sizes[of_arc]
+    pair = number // base
+    ends = torch.stack([pair // m, pair % m]) + first[of_arc]
+    return graph, cell, Arcs.of_sparse(ends, number % base, len(graph))[0]
 
 
 def _form(kind: Kind, order: list[int]) -> tuple[int, ...]:
@@ -79,37 +151,59 @@ class Moves:
                 yield cell, cell[1:] + cell[:1]
 
 
-def assemble(cell: Tensor, graph: Tensor, left: Residual, backend: str, automorphisms: bool) -> tuple[Tensor, Moves]:
-    """All nodes in canonical order, graph by graph, and what moves them. ``graph`` ``(N,)``: of each node."""
-    if not left.kinds:
-        return cell.argsort(stable=True), Moves([], left.loose() if automorphisms else [], left.active)
-    answers = _look_at(left.kinds, backend, automorphisms)
-    sizes = torch.tensor([len(answer.order) for answer in answers], dtype=torch.int64)
-    orders = torch.tensor([k for answer in answers for k in answer.order], dtype=torch.int64)
-    first, kind = left.start[left.number], left.kind[left.number]
-    within = orders[(sizes.cumsum(0) - sizes)[kind] + torch.arange(left.nodes.shape[0]) - first]
-    nodes = left.nodes[first + within]
-    rank, exchanges = _ranks(left, graph, nodes, answers)
-    moves = Moves([], [], left.active)
-    if automorphisms:
-        moves = Moves([*_within(left, answers), *exchanges], left.loose(), left.active)
-    nodes = nodes[rank[left.number].argsort(stable=True)]
-    nodes = torch.cat([nodes, (~left.active).nonzero().squeeze(-1)])
-    return nodes[cell[nodes].argsort(stable=True)], moves
+class Assembled:
+    """All nodes in canonical order, graph by graph, and what moves them, which is found when it is asked for.
+
+    Args:
+        cell: ``(N,)``, as given to ``residual``.
+        graph: ``(N,)``, of each node.
+        left: what ``residual`` found.
+        backend: the library to ask.
+        nested: cut pieces into pieces of their own. The canonical order is then another one.
+
+    Attributes:
+        order: ``(N,)``.
+    """
+
+    def __init__(self, cell: Tensor, graph: Tensor, left: Residual, backend: str, nested: bool = False) -> None:
+        self._left, self._backend = left, backend
+        self._answers: list[Answer] = []
+        self._exchanges: list[Move] = []
+        if not left.kinds:
+            self.order = cell.argsort(stable=True)
+            return
+        self._answers = _look_at(left.kinds, backend, nested)
+        found = [answer.order for answer in self._answers]
+        sizes = torch.tensor([len(order) for order in found], dtype=torch.int64)
+        orders = torch.tensor([k for order in found for k in order], dtype=torch.int64)
+        first, kind = left.start[left.number], left.kind[left.number]
+        within = orders[(sizes.cumsum(0) - sizes)[kind] + torch.arange(left.nodes.shape[0]) - first]
+        nodes = left.nodes[first + within]
+        rank, self._exchanges = _ranks(left, graph, nodes, found)
+        nodes = nodes[rank[left.number].argsort(stable=True)]
+        nodes = torch.cat([nodes, (~left.active).nonzero().squeeze(-1)])
+        self.order = nodes[cell[nodes].argsort(stable=True)]
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Generators of the automorphism groups."""
+        left = self._left
+        known = [answer.generators for answer in self._answers]
+        generators = _filled(left.kinds, known, lambda asked: _generators(asked, self._backend))
+        return Moves([*_within(left, generators), *self._exchanges], left.loose(), left.active)  # type: ignore[arg-type]
 
 
-def _within(left: Residual, answers: list[Answer]) -> Iterator[Move]:
-    """Generators that leave every piece where it is."""
-    moved = [[[k for k, image in enumerate(g) if k != image] for g in answer.generators] for answer in answers]
+def _within(left: Residual, generators: list[list[Move]]) -> Iterator[Move]:
+    """Those that leave every piece where it is; ``generators`` of each kind."""
     for piece, kind in zip(left.members(left.nodes), left.kind.tolist(), strict=True):
-        for g, points in zip(answers[kind].generators, moved[kind], strict=True):
-            yield [piece[k] for k in points], [piece[g[k]] for k in points]
+        for points, images in generators[kind]:
+            yield [piece[k] for k in points], [piece[k] for k in images]
 
 
-def _ranks(left: Residual, graph: Tensor, nodes: Tensor, answers: list[Answer]) -> tuple[Tensor, list[Move]]:
+def _ranks(left: Residual, graph: Tensor, nodes: Tensor, orders: list[list[int]]) -> tuple[Tensor, list[Move]]:
     """Numbers ``(P,)`` by which the pieces of each graph are in order, and exchanges of neighbours that are alike.
 
-    ``nodes`` ``(M,)`` are the nodes of the pieces in their canonical order.
+    ``nodes`` ``(M,)`` are the nodes of the pieces in their canonical order, ``orders`` those of each kind.
     """
     rank, exchanges = torch.arange(left.start.shape[0]), list[Move]()
     owner = graph[left.nodes[left.start]]
@@ -120,7 +214,7 @@ def _ranks(left: Residual, graph: Tensor, nodes: Tensor, answers: list[Answer]) 
     members = left.members(nodes, several)
     cells = left.members(left.cell[nodes], several)
     kinds = left.kind[chosen].tolist()
-    forms = {k: _form(left.kinds[k], answers[k].order) for k in set(kinds)}
+    forms = {k: _form(left.kinds[k], orders[k]) for k in set(kinds)}
     keys = [(own, forms[k]) for own, k in zip(cells, kinds, strict=True)]
     by_graph = defaultdict(list)
     for k, number in enumerate(owner[chosen].tolist()):

@@ -112,7 +112,7 @@ def _pairs(first: Tensor, second: Tensor, bound: int) -> tuple[Tensor, int]:
     return pairs, first.shape[0]
 
 
-def _rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The arcs of the renamed graph: source, target and code, in both directions."""
     lower = cell[arcs.source] <= cell[arcs.target]  # pairs between cells are looked at from the lower one
     arcs = arcs.select(lower)
@@ -189,7 +189,7 @@ def _kinds(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, 
 def residual(cell: Tensor, arcs: Arcs) -> Residual:
     """Pieces and loose cells for nodes in cells ``(N,)``, numbered below N; different graphs have different cells."""
     n = cell.shape[0]
-    source, target, code = _rename(arcs, cell) if arcs.source.shape[0] else (arcs.source, arcs.target, arcs.forth)
+    source, target, code = rename(arcs, cell) if arcs.source.shape[0] else (arcs.source, arcs.target, arcs.forth)
     if source.shape[0] == 0:  # everything is loose
         none = source.new_empty(0)
         return Residual(none, none, none, none, [], torch.zeros(n, dtype=torch.bool), cell)

@@ -28,12 +28,17 @@ def _sorted(values: Tensor, cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     return order, cell, index, gap
 
 
-def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
-    """Cut every cell once, where ``values`` ``(B, n)`` allow it. ``tolerance`` ``(B, 1)``."""
+def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
+    """Cut every cell once, where ``values`` ``(B, n)`` allow it, and how far that is from being decided otherwise.
+
+    ``tolerance`` ``(B, 1)``. A cell is cut elsewhere if a gap in front of its cut comes to be large enough, or the one
+    at its cut too small; and it is cut at all if a gap exceeds the tolerance.
+    """
     n = cells.shape[-1]
     order, cell, index, gap = _sorted(values, cells)
     within = index - cell
     sizes = torch.zeros_like(cells).scatter_add(-1, cell, torch.ones_like(cell)).gather(-1, cell)
+    to_tolerance = (gap - tolerance).abs()
     gap = torch.where(gap > tolerance, gap, 0.0)
     middle = torch.where((3 * within >= sizes) & (3 * within <= 2 * sizes), gap, 0.0)
     best = torch.zeros_like(gap).scatter_reduce(-1, cell, middle, "amax").gather(-1, cell)
@@ -41,26 +46,37 @@ def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
     gap, best = torch.where(best > 0, middle, gap), torch.where(best > 0, best, anywhere)
     candidate = torch.where((gap >= ENOUGH * best) & (best > 0), index, n)
     start = torch.full_like(cell, n).scatter_reduce(-1, cell, candidate, "amin").gather(-1, cell)
-    return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell))
+    to_bar = torch.where((index <= start) & (gap > 0), (gap - ENOUGH * best).abs(), torch.inf)
+    doubt = torch.where(best > 0, to_bar, torch.where(within > 0, to_tolerance, torch.inf)).amin(-1)
+    return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell)), doubt
 
 
-def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
-    """Cut every cell at all gaps."""
+def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
+    """Cut every cell at all gaps, and how far the nearest gap is from not being one."""
     order, cell, index, gap = _sorted(values, cells)
     start = torch.where((gap > tolerance) | (index == cell), index, 0).cummax(-1)[0]
-    return torch.empty_like(cells).scatter_(-1, order, start)
+    doubt = torch.where(index > cell, (gap - tolerance).abs(), torch.inf).amin(-1)
+    return torch.empty_like(cells).scatter_(-1, order, start), doubt
 
 
 def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
     """Cells ``(B, n)`` cut at gaps of the invariants ``values`` ``(B, n, k)`` above ``tolerance`` ``(B, 1)``."""
+    return separate_with_margin(values, cells, tolerance)[0]
+
+
+def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
+    """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants."""
     channels = values.unbind(-1)
+    margin = values.new_full((len(cells),), torch.inf)
     if cells.shape[-1] <= FEW:
         for channel in channels:
-            cells = _cut_everywhere(channel, cells, tolerance)
-        return cells
+            cells, doubt = _cut_everywhere(channel, cells, tolerance)
+            margin = torch.minimum(margin, doubt)
+        return cells, margin
     quiet = turn = 0
     while quiet < len(channels):
-        new = _cut(channels[turn % len(channels)], cells, tolerance)
+        new, doubt = _cut(channels[turn % len(channels)], cells, tolerance)
         quiet = quiet + 1 if torch.equal(new, cells) else 0
+        margin = torch.minimum(margin, doubt)
         cells, turn = new, turn + 1
-    return cells
+    return cells, margin

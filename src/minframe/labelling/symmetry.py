@@ -16,8 +16,9 @@ from torch import Tensor
 from minframe.checks import all_true
 from minframe.labelling import ops
 from minframe.labelling import orbits as _orbits
+from minframe.labelling.arcs import Arcs
+from minframe.labelling.counting import count_automorphisms
 from minframe.labelling.label import Labelling, labelling
-from minframe.labelling.order import group_order
 from minframe.tracing import is_compiling
 
 
@@ -87,7 +88,7 @@ class GraphSymmetry(Symmetry):
         if is_compiling():
             self.order = ops.canonical_order(*self._graph)[0]
         else:
-            self.order = labelling(*self._graph, automorphisms=False).order.to(self.device)
+            self.order = self._found.order.to(self.device)
 
     @cached_property
     def _found(self) -> Labelling:
@@ -107,6 +108,17 @@ class GraphSymmetry(Symmetry):
         return not is_compiling() and not len(self._found.owner)
 
     def sizes(self) -> list[int]:
-        counts = torch.bincount(self._found.owner, minlength=len(self.order))
-        parts = torch.split(self._found.generators, counts.tolist())
-        return [group_order(part) if len(part) else 1 for part in parts]
+        colours, edges, mask, backend = self._graph
+        sizes = [1] * len(self.order)
+        symmetric = torch.unique(self._found.owner)
+        if len(symmetric):
+            chosen = symmetric.to(self.device)
+            n, orbits = colours.shape[-1], self.orbits()[chosen].cpu()
+            graph = torch.arange(len(symmetric)).unsqueeze(-1)
+            arcs = Arcs.of_dense(edges[chosen].cpu(), None if mask is None else mask[chosen].cpu())
+            counts = count_automorphisms(
+                (orbits + n * graph).flatten(), arcs, graph.repeat_interleave(n), len(symmetric), backend
+            )
+            for sample, size in zip(symmetric.tolist(), counts, strict=True):
+                sizes[sample] = size
+        return sizes

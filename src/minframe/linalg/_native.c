@@ -40,6 +40,7 @@ typedef struct {
     Py_ssize_t d, n, length;
     const double *row_floor;
     double floor, constant_floor, limit; /* limit: how much longer than others a chosen row may be, squared; or inf */
+    int longest;                         /* take a longest row */
 } Sample;
 
 static double largest(const double *r2, Py_ssize_t n)
@@ -139,7 +140,7 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
                 for (Py_ssize_t i = 0; i < s->n; i++)
                     lengths[i] = r2[i];
         }
-        double bar = rule->tie > 0 ? peak - equal * sqrt(peak) : peak * rule->fraction;
+        double bar = s->longest ? peak - equal * sqrt(peak) : peak * rule->fraction;
         Py_ssize_t row = choose(r2, axis ? lengths : NULL, s->n, bar, s->limit, &more);
         if (s->row_floor)
             uncertain += (s->row_floor[row] + uncertain) / fmax(r2[row], rule->tiny);
@@ -148,17 +149,19 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
         if (several)
             several[axis] = (uint8_t)more;
         if (axis == s->d - 1) {
-            double sign = s->column[axis][row] + rule->speck / 3 < 0 ? -1 : 1;
+            double sign = s->column[axis][row] < 0 ? -1 : 1;
             if (special) /* each of the d - 1 reflections has determinant -1 */
                 sign = s->d % 2 ? product : -product;
             for (Py_ssize_t i = 0; i < s->length; i++)
                 s->column[axis][i] *= sign;
         } else {
-            double head = s->column[axis][row] + rule->speck, norm = head;
+            double head = s->column[axis][row], norm = head;
             for (Py_ssize_t k = axis + 1; k < s->d; k++) {
                 w[k] = s->column[k][row];
                 norm = hypot(norm, w[k]);
             }
+            if (fabs(norm) < rule->speck)
+                head = norm = 1;
             norm = copysign(norm, head);
             w[axis] = head + norm;
             double sign = norm < 0 ? 1 : -1;
@@ -180,7 +183,7 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
    below `floor`, for each sample, is rounding, or, without it, what is below `noise` times the length of the origin. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
-    address a_origin, a_mask, a_floor, a_short, a_row_floor;
+    address a_origin, a_mask, a_floor, a_short, a_row_floor, a_longest;
     address a_pose, a_basis, a_positions, a_peaks, a_determined, a_several;
     Py_ssize_t d, samples, n;
     double noise;
@@ -188,9 +191,9 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
     Rule rule;
     Sample s;
     int special, flags = FINITE | FULL;
-    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKKKddKK(ddddd)pKKKKKK", &x.numbers, &x.is_double, &x.sample, &x.row,
+    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKKKddKKK(ddddd)pKKKKKK", &x.numbers, &x.is_double, &x.sample, &x.row,
                           &x.coordinate, &samples, &n, &d, &a_origin, &a_mask, &a_floor, &noise, &s.constant_floor,
-                          &a_short, &a_row_floor, &rule.fraction, &rule.tolerance, &rule.tie, &rule.speck, &rule.tiny,
+                          &a_short, &a_row_floor, &a_longest, &rule.fraction, &rule.tolerance, &rule.tie, &rule.speck, &rule.tiny,
                           &special, &a_pose, &a_basis, &a_positions, &a_peaks, &a_determined, &a_several))
         return NULL;
     s.d = d;
@@ -219,6 +222,7 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
             far = origin ? hypot(far, origin[k]) : 0;
         }
         s.floor = a_floor ? POINTER(double, a_floor)[b] : noise * far;
+        s.longest = a_longest ? POINTER(uint8_t, a_longest)[b] : rule.tie > 0;
         s.limit = a_short ? POINTER(double, a_short)[b] : INFINITY;
         s.row_floor = a_row_floor ? POINTER(double, a_row_floor) + b * n : NULL;
         uint8_t *determined = POINTER(uint8_t, a_determined) + b * d;

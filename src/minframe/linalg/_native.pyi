@@ -10,6 +10,7 @@ def pivoted_qr(
     constant_floor: float,
     short: int,
     row_floor: int,
+    longest: int,
     rule: tuple[float, ...],
     special: bool,
     pose: int,

@@ -61,7 +61,7 @@ class Rule(NamedTuple):
         fraction: of the largest squared length, from which on rows are taken.
         tolerance: what is shorter than this part of the longest row is rounding.
         tie: lengths that differ by less than half of this part of the longest are equal; 0 if any long row will do.
-        speck: added to what may be zero.
+        speck: what is shorter is nothing.
         tiny: what may be divided by.
     """
 
@@ -135,6 +135,7 @@ def pivoted_qr(
     floor: Tensor | float | None = None,
     short: Tensor | None = None,
     row_floor: Tensor | None = None,
+    longest: Tensor | None = None,
 ) -> Decomposition:
     """Choose among the ``rows`` ``(*batch, n, d)``, relative to an origin ``(*batch, d)``, and decompose.
 
@@ -148,24 +149,26 @@ def pivoted_qr(
         floor: see ``cloud.Planes``, as for those that follow.
         short: there.
         row_floor: there.
+        longest: the samples in which longest rows are taken, if not in all for which the rule has a tie.
     """
     x, (*batch, n, d) = _flat(rows), rows.shape
     samples = x.shape[0]
     constant = floor if isinstance(floor, float) else 0.0
     floor = floor if isinstance(floor, Tensor) else None
-    origin, mask, floor, short, row_floor = map(_packed, (origin, mask, floor, short, row_floor))
-    sizes = ((origin, samples * d), (mask, samples * n), (floor, samples), (short, samples), (row_floor, samples * n))
+    origin, mask, floor, short, row_floor, longest = map(_packed, (origin, mask, floor, short, row_floor, longest))
+    per_sample, per_row = (floor, short, longest), (mask, row_floor)
+    sizes = [(origin, samples * d), *((x, samples) for x in per_sample), *((x, samples * n) for x in per_row)]
     assert all(given is None or given.numel() == size for given, size in sizes)
     pose = x.new_empty(rows.shape)
     basis = x.new_empty((*batch, d, d), dtype=torch.float64)
     peaks = x.new_empty((*batch, d), dtype=torch.float64)
     positions = x.new_empty((*batch, d), dtype=torch.int64)
     determined = x.new_empty((*batch, d), dtype=torch.bool)
-    several = torch.empty_like(determined) if rule.tie > 0 else None
+    several = torch.empty_like(determined) if rule.tie > 0 and longest is None else None
     at = _address
     found = _native.pivoted_qr(
         *(_where(x), samples, n, d, at(origin), at(mask), at(floor)),
-        *(noise, constant, at(short), at(row_floor), rule, special),
+        *(noise, constant, at(short), at(row_floor), at(longest), rule, special),
         *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several)),
     )
     finite, full = bool(found & FINITE), bool(found & FULL)

@@ -15,14 +15,17 @@ apart:
 * The longest row alone flips between exact ties, which every symmetric molecule has. Here tied rows are on the same
   side of the bar, and the first of them is taken. What remains is a row *at* the bar, so FRACTION stands away from the
   ratios of squared lengths that crystals and molecules produce: the nearest number a/b with b <= 12, or (a + b sqrt(k))
-  / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away.
+  / c with k in {2, 3, 5}, c <= 6, |a| <= 6 and |b| <= 4, is 1 % away. And it is a multiple of pi, so no coordinates
+  that are algebraic numbers, integers above all, have a row exactly at the bar.
 
 What is left of a long row is a difference of large numbers, and less exact than as much of a short row. Where rows
 differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
 squared length does not exceed SHORT times that of the shortest of them; again the first.
 
 On demand the rule is another: a longest row. It does not depend on the order of the rows unless several are equally
-long, and then says so.
+long, and then says so. Equally long are lengths that differ by at most ``max(TIE * tolerance, APART)`` of the longest:
+a threshold that rounding crosses as rarely as it can, as what one unit of it decides is the share of inputs within one
+rounding of the threshold.
 
 **Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
 of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
@@ -35,15 +38,17 @@ w <w, y> / (s w_k)``, which sends ``v`` to ``-s e_k``; the sign is put right at 
 diagonal. (Complex rows: ``s`` has the phase of ``v_k``, and ``<w, y> = w^* y``.) Coordinate ``k`` of every row is then
 canonical, and the coordinates behind it *are* the residual, to full precision: lengths need no downdating. The standard
 basis is carried along as ``d`` more rows and comes out as Q, orthogonal to rounding at any rank, its last columns
-completing the basis. Where nothing is left, ``v`` is taken to be a tiny multiple of ``e_k``, so that every step is a
-reflection and the determinant is known from the signs. Everything happens in place on contiguous coordinate planes, so
-the cost is linear in the number of rows and about that of one product ``x @ q``; small clouds pay for the number of
-calls, which is why there are few; and where they can be, the loops are compiled (``native``).
+completing the basis. Where nothing is left (less than SPECK), ``v`` is taken to be ``e_k``, so that every step is a
+reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus.
+Everything happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that
+of one product ``x @ q``; small clouds pay for the number of calls, which is why there are few; and where they can be,
+the loops are compiled (``native``).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -56,13 +61,12 @@ from minframe.cloud import Cloud, Planes
 from minframe.layout import Dense, Layout
 from minframe.linalg import native
 
-FRACTION = 0.5225
+FRACTION = 80 * math.pi / 481  # about 0.5225
 SHORT = 3.3
-TIE = 0.3  # of the tolerance: rows whose lengths differ by less are equally long
+TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
+APART = 5e-11  # and so are those that differ by less than this part of the longest row
 TINY = torch.finfo(torch.float64).tiny
-SPECK = (
-    1e-150  # added to what may be zero; its square is still a number. Its traces must not cancel: a third at the end
-)
+SPECK = 1e-150  # what is shorter is nothing; its square is still a number
 
 
 @dataclass(slots=True)
@@ -125,7 +129,8 @@ class _Step(NamedTuple):
     above: Tensor
 
 
-def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
+def squared_norms(columns: Sequence[Tensor]) -> Tensor:
+    """Squared lengths of rows whose coordinates are ``columns``."""
     if columns[0].is_complex():
         columns = [part for column in columns for part in (column.real, column.imag)]
     r2 = columns[0] * columns[0]
@@ -137,12 +142,17 @@ def _squared_norms(columns: Sequence[Tensor]) -> Tensor:
 def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
     """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
     head, *rest = v.unbind()
-    head = head + SPECK
     if v.is_complex():
-        s = head.sgn() * torch.linalg.vector_norm(torch.stack([head, *rest]), dim=0)
+        norm = torch.linalg.vector_norm(v, dim=0)
+        nothing = norm < SPECK
+        head = torch.where(nothing, 1.0, head)
+        s = phase(head) * torch.where(nothing, 1.0, norm)
         half = ((head + s) * s.conj()).real  # of the squared length of w
     else:
-        s = torch.copysign(functools.reduce(torch.hypot, rest, head), head)
+        norm = functools.reduce(torch.hypot, rest, head)
+        nothing = norm < SPECK
+        head = torch.where(nothing, 1.0, head)
+        s = torch.copysign(torch.where(nothing, 1.0, norm), head)
         half = (head + s) * s
     w = layout.spread(torch.stack([head + s, *rest]))
     entries = w.conj().unbind() if w.is_complex() else w.unbind()
@@ -153,19 +163,41 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tenso
     return s
 
 
-def _tie(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def phase(x: Tensor) -> Tensor:
+    """``x / |x|``, and 1 where nothing is left of it."""
+    if x.is_complex():
+        return torch.where(x.abs() < SPECK, 1.0, x.sgn())
+    return torch.where(x < 0, -1.0, 1.0)
+
+
+def tie(tolerance: float) -> float:
+    """What a row may be shorter by and be as long as the longest, as a part of it; it carries its rounding."""
+    return max(TIE * tolerance, APART)
+
+
+def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
-    # Lengths carry the rounding of the longest row of all.
-    rounding = longest.sqrt() * (2 * TIE * tolerance)
+    rounding = longest.sqrt() * (2 * tie(tolerance))
     return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
 
 
-def _bar(peak: Tensor, equal: Tensor | None) -> Tensor:
-    """The squared length from which on rows are taken; ``equal``: from ``_tie``, if longest rows are asked for."""
-    return peak * FRACTION if equal is None else torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+def sample_floor(planes: Planes) -> Tensor | float | None:
+    """The floor as a sample tensor."""
+    return planes.layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
 
 
-def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
+def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None) -> Tensor:
+    """The squared length from which on rows are taken.
+
+    ``equal``: from ``_tie``, if longest rows are asked for; ``longest``: in which samples, if not in all.
+    """
+    if equal is None:
+        return peak * FRACTION
+    height = torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+    return height if longest is None else torch.where(longest, height, peak * FRACTION)
+
+
+def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
     bound = longest * tolerance**2
     if floor is None:
@@ -173,21 +205,23 @@ def _rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float)
     return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
 
 
-def _steps(planes: Planes) -> Iterator[_Step]:
+def steps(planes: Planes) -> Iterator[_Step]:
+    """Choose a row for each axis in turn, and reflect all rows so that it lies on that axis."""
     layout, left = planes.layout, planes.values
     columns, rows = left.unbind(), planes.rows.unbind()
     lengths = rows[0]
     row_floor = planes.row_floor
     for axis in range(len(rows)):
-        r2 = _squared_norms(rows[axis:])
+        r2 = squared_norms(rows[axis:])
         if row_floor is not None:
             r2 = torch.where(r2 > row_floor, r2, 0.0)
         peak = layout.amax(r2)
         if axis == 0:
             check_finite(peak, planes.name)
-            floor = layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
-            equal = _tie(peak, floor, planes.tolerance) if planes.longest else None
-        above = r2 >= layout.spread(_bar(peak, equal))
+            wanted = planes.longest is not False
+            equal = tie_width(peak, sample_floor(planes), planes.tolerance) if wanted else None
+            some = layout.as_sample(planes.longest.unsqueeze(-1))[0] if isinstance(planes.longest, Tensor) else None
+        above = r2 >= layout.spread(bar(peak, equal, some))
         lengths = lengths if axis else r2
         if planes.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
@@ -197,7 +231,7 @@ def _steps(planes: Planes) -> Iterator[_Step]:
             uncertain = layout.take(row_floor, chosen) / layout.take(r2, chosen).clamp_min(TINY)
             row_floor = row_floor + layout.spread(uncertain)
         if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, torch.rsub(layout.take(rows[-1], chosen), -SPECK / 3), above)
+            yield _Step(r2, peak, chosen, -phase(layout.take(rows[-1], chosen)), above)
         else:
             left = left[1:] if axis else left
             sign = _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen))
@@ -211,29 +245,35 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     """
     layout, values = planes.layout, planes.values
     if isinstance(layout, Dense) and native.is_at_hand(values):
-        rows, rule = planes.rows.movedim(0, -1), _rule(planes.tolerance, planes.longest)
+        rows = planes.rows.movedim(0, -1)
         found = native.pivoted_qr(
-            rows, rule, special, floor=planes.floor, short=planes.short, row_floor=planes.row_floor
+            rows,
+            _rule(planes.tolerance, planes.longest),
+            special,
+            floor=planes.floor,
+            short=planes.short,
+            row_floor=planes.row_floor,
+            longest=_some(planes.longest),
         )
         return _compiled(found, layout, planes.name)
-    steps = list(_steps(planes))
-    peaks = layout.collect([s.peak for s in steps])
-    signs = torch.stack([s.sign for s in steps]).sgn_().neg_()
+    taken = list(steps(planes))
+    peaks = layout.collect([s.peak for s in taken])
+    signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
-        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(steps) - 1))
+        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(taken) - 1))
     if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
-        signs = signs + 0 * steps[0].peak
+        signs = signs + 0 * taken[0].peak
     values.mul_(planes.extended.spread(signs))
-    determined = peaks > _rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
+    determined = peaks > rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
     basis = layout.identity(values)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
-    if planes.longest:
-        several = layout.collect([layout.count_rows(s.above) > 1 for s in steps])
+    if planes.longest is True:
+        several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
         tied = (several & determined).any(-1)
-    positions = layout.collect([s.chosen for s in steps])
+    positions = layout.collect([s.chosen for s in taken])
     return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
@@ -246,13 +286,20 @@ def cloud_qr(cloud: Cloud, special: bool) -> PivotedQR:
             return pivoted_qr(cloud.planes(), special)
     noise = 8 * cloud.eps
     floor = None if cloud.origin is None or cloud.distance is None else noise * cloud.distance
-    rule = _rule(cloud.tolerance, cloud.longest)
-    found = native.pivoted_qr(x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor)
+    rule, some = _rule(cloud.tolerance, cloud.longest), _some(cloud.longest)
+    found = native.pivoted_qr(
+        x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor, longest=some
+    )
     return _compiled(found, layout, cloud.name)
 
 
-def _rule(tolerance: float, longest: bool) -> native.Rule:
-    return native.Rule(FRACTION, tolerance, 2 * TIE * tolerance if longest else 0.0, SPECK, TINY)
+def _rule(tolerance: float, longest: bool | Tensor) -> native.Rule:
+    return native.Rule(FRACTION, tolerance, 0.0 if longest is False else 2 * tie(tolerance), SPECK, TINY)
+
+
+def _some(longest: bool | Tensor) -> Tensor | None:
+    """The samples in which longest rows are asked for, if not in all or none."""
+    return longest if isinstance(longest, Tensor) else None
 
 
 def _compiled(found: native.Decomposition, layout: Layout, name: str) -> PivotedQR:
@@ -262,33 +309,6 @@ def _compiled(found: native.Decomposition, layout: Layout, name: str) -> Pivoted
     return PivotedQR(
         found.determined, [found.pose], layout, found.basis, found.positions, found.peaks, tied, full=found.full
     )
-
-
-def margin(planes: Planes) -> Tensor:
-    """How far the nearest decision of ``pivoted_qr`` is from flipping, ``(*batch,)``, in units of the longest row.
-
-    Looked at are the rows up to the chosen one, whose distance from the bar decides the choice, and the longest row
-    that is left, whose distance from rounding decides the rank. A change of the cloud by half the margin can be enough
-    for a flip, as the row and the bar both move. Overwrites the planes.
-    """
-    layout = planes.layout
-    lengths, to_bars = [], []
-    for r2, peak, chosen, _, _ in _steps(planes):
-        irrelevant = layout.positions(r2) > layout.spread(chosen)
-        if layout.real is not None:
-            irrelevant = irrelevant | ~layout.real
-        to_bar = (r2.sqrt() - layout.spread((peak * FRACTION).sqrt())).abs().masked_fill(irrelevant, torch.inf)
-        lengths.append(peak.sqrt())
-        to_bars.append(layout.amin(to_bar))
-    length, to_bar = layout.collect(lengths), layout.collect(to_bars)
-    longest = length[..., :1]
-    rounding = _rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
-    to_rank = (length - rounding).abs()
-    nearest = torch.where(length > rounding, torch.minimum(to_bar, to_rank), to_rank)
-    most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
-    impossible = torch.arange(length.shape[-1], device=length.device) >= most
-    nearest = nearest.masked_fill(impossible, torch.inf).amin(-1, keepdim=True)
-    return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
 
 
 def differentiable_basis(rows: Tensor, found: PivotedQR, special: bool = False) -> Tensor:

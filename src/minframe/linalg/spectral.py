@@ -51,11 +51,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true
+from minframe.checks import all_true, readable
 from minframe.cloud import Cloud
 from minframe.layout import Layout
+from minframe.linalg.action import behind_batch
+from minframe.linalg.choice import rank_margin
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
+
+COARSE = 8.0  # directions this many roots of rounding thin are left out where they are decided by rounding
 
 
 @dataclass(slots=True)
@@ -108,6 +112,11 @@ def negligible(cloud: Cloud) -> float:
     return max(3 * cloud.eps, 1e-12)
 
 
+def massless(cloud: Cloud) -> float:
+    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null."""
+    return max(1.25 * cloud.eps, 1.2e-13)
+
+
 class Spectral(NamedTuple):
     """The split by the spectrum.
 
@@ -115,7 +124,7 @@ class Spectral(NamedTuple):
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
-        margin: computes the smallest eigenvalue taken, as a part of the trace of S.
+        margin: computes how far the nearest decision is from flipping, ``(*batch,)``.
     """
 
     matrix: Tensor
@@ -124,25 +133,38 @@ class Spectral(NamedTuple):
     margin: Callable[[], Tensor]
 
 
-def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Spectral:
-    """Split the space; ``s`` is S."""
+def spectral(
+    cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int, needed: Tensor | None = None
+) -> Spectral:
+    """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that somebody asks for; ``None``: all."""
     eta = signs(p, q, rows.device)
     basis = row_basis(cloud, rows, layout, s)
     if basis.white and min(p, q) == 1:
         axis = _time_axis(s, 0 if p == 1 else p)
         if axis is not None:
             return Spectral(boost_to(axis, p, q), basis.determined, None, lambda: _smallest(basis.factor, eta))
-    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
-    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
-    slots = torch.cat([torch.arange(p + q - 1, q - 1, -1), torch.arange(q)]).to(rows.device)  # the largest come first
-    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
-    signed, vu = (eigenvalues[..., slots] * eta).clamp_min(1e-16 * scale), (v @ u)[..., slots]
-    taken = _axes_taken(basis, eta, p, negligible(cloud))
-    margin = (signed / scale).masked_fill(~taken, torch.inf).amin(-1)
+    noise = negligible(cloud)
+    size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
+    found = _eigen(basis, eta, p, noise, size)
+    fine, thick, coarse = found, None, None
+    if not all_true(fine.known):
+        thick = row_basis(cloud, rows, layout, s, COARSE * noise**0.5)
+        coarse = _eigen(thick, eta, p, noise, size)
+        found = coarse.where(~fine.known, fine)
+
+    def margin() -> Tensor:
+        nearest = torch.minimum(fine.margin(), _rank_margin(cloud, layout, basis))
+        if coarse is None or thick is None:
+            return nearest
+        second = torch.minimum(coarse.margin(), _rank_margin(cloud, layout, thick))
+        return torch.where(fine.known, nearest, torch.minimum(nearest, second))
+
+    v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        return Spectral(d if basis.white else _refined(v, d, p, q), taken, None, lambda: margin)
-    rank, c = basis.determined.sum(-1), torch.where(taken, signed, 0.0).amax(-1).sqrt()
+        matrix = d if basis.white else _refined(v, _regular(d, taken, p, q), p, q)
+        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, margin)
+    rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
     alone = here & (c == 0)
@@ -150,16 +172,97 @@ def spectral(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: i
     n, partner = _null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = _completed(d, n, partner, taken, pairs, p, q)
-    matrix = torch.where(here[..., None, None], matrix, _refined(v, _aligned(v, matrix, p, q), p, q))
+    regular = _aligned(v, _regular(d, taken, p, q), p, q)
+    matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
+    matrix = _checked(matrix, eta, cloud, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
-        return Spectral(matrix, axes, None, lambda: margin)
+        return Spectral(matrix, axes, None, margin)
     ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
     null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
-    return Spectral(matrix, axes, null.where(here), lambda: margin)
+    return Spectral(matrix, axes, null.where(here), margin)
+
+
+class _Eigen(NamedTuple):
+    """Eigenvectors of S eta, in the order of the axes: positive ones first, the largest of either sign first.
+
+    Attributes:
+        known: ``(*batch,)``, whether all eigenvalues that are taken are more than rounding.
+        v: ``(*batch, d, d)``, V.
+        vu: ``(*batch, d, d)``, the eigenvectors V u.
+        signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
+        taken: ``(*batch, d)``, whether the span determines the axis, and the eigenvalue is known.
+        rank: ``(*batch,)``, dimension of the span.
+        excess: ``(*batch, d)``, by how much each eigenvalue that is wanted exceeds rounding, in units of S.
+        forms: ``(*batch, d)``, and by how much the form on the span does, in its own eigenvectors.
+    """
+
+    known: Tensor
+    v: Tensor
+    vu: Tensor
+    signed: Tensor
+    taken: Tensor
+    rank: Tensor
+    excess: Tensor
+    forms: Tensor
+
+    def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
+        """These where the condition holds, else those."""
+        return _Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
+
+    def margin(self) -> Tensor:
+        """How little the rows have to change for another decision, relative to their size, ``(*batch,)``."""
+        least = self.excess.amin(-1)
+        return torch.minimum(torch.where(self.known, least, -least), self.forms.abs().amin(-1))
+
+
+def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
+    """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
+    d = len(eta)
+    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
+    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
+    slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
+    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
+    signed, vu = eigenvalues[..., slots] * eta, (v @ u)[..., slots]
+    wanted, forms = _axes_wanted(basis, eta, p, noise)
+    rank = basis.determined.sum(-1)
+    null = (wanted.sum(-1) < rank).unsqueeze(-1)
+    unit = torch.where(null, scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
+    excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
+    taken = wanted & (excess > 0)
+    known = (taken == wanted).all(-1)
+    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
+
+
+def _rank_margin(cloud: Cloud, layout: Layout, basis: Basis) -> Tensor:
+    """How far the dimension of the span is from another, ``(*batch,)``."""
+    if basis.peaks is None or basis.floor is None:
+        return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
+    lengths = basis.peaks.sqrt()
+    longest = lengths[..., :1]
+    floors = torch.hypot(basis.tolerance * longest, basis.floor)
+    centred = cloud.origin is not None and all(type.affine for _, type in cloud.inputs)
+    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), layout.sizes() - int(centred))
+
+
+def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -> Tensor:
+    """An isometry, or an error; NaN where errors would need to look at the data."""
+    off = (adjoint(matrix, eta) @ matrix - torch.eye(len(eta), dtype=matrix.dtype, device=matrix.device)).abs()
+    size = matrix.abs().square().sum((-2, -1))
+    exact = off.amax((-2, -1)) <= cloud.eps ** (2 / 3) * size  # what ``contains`` allows
+    exact = exact if needed is None else exact | ~needed
+    if all_true(exact):
+        return matrix
+    if readable(exact):
+        bad = (~exact.flatten()).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
+            "no frame of any precision exists for it. Give it in float64, or make it exactly null"
+        )
+    return torch.where(exact[..., None, None], matrix, torch.nan)
 
 
 def _time_axis(s: Tensor, time: int) -> Tensor | None:
@@ -200,18 +303,62 @@ def boost_to(axis: Tensor, p: int, q: int) -> Tensor:
     return torch.where(one[time] != 0, axis.unsqueeze(-1), matrix)
 
 
+def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
+    """An isometry whose columns are those of D that are taken, but for phases, and free axes: by reflections.
+
+    ``eta - D eta D^*`` would give the free axes as well, but its entries are the squares of those of D, and so are its
+    errors: of a space-like row that is all but null nothing would be left. Let T be the isometry so far, the identity
+    at first, ``d = T^-1 D_k``, zero in the axes that T has already, and ``a`` its part in those of the sign of axis k,
+    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, which does not cancel,
+    and the reflection in w exchanges d and -a; another one, among axes of the same sign, exchanges a and axis k. Entries
+    are as large as those of D, and every reflection is an isometry, whatever the errors of D are.
+    """
+    eta = signs(p, q, d.device)
+    matrix = torch.eye(p + q, dtype=d.dtype, device=d.device).expand_as(d)
+    time = 0 if p == 1 else p
+    order = [time, *(k for k in range(p + q) if k != time)] if min(p, q) == 1 else list(range(p + q))
+    left = torch.ones(p + q, dtype=torch.float64, device=d.device)
+    for k in order:
+        same = left * (eta == eta[k])
+        axis = left * (adjoint(matrix, eta) @ d[..., k : k + 1]).squeeze(-1)
+        square = (axis.abs().square() * eta).sum(-1, keepdim=True) * eta[k]
+        there = taken[..., k : k + 1] & (square > 0)
+        axis = torch.where(there, axis / torch.where(there, square, 1.0).sqrt(), torch.eye(p + q, device=d.device)[k])
+        part = axis * same
+        length = torch.linalg.vector_norm(part, dim=-1, keepdim=True)
+        part = part / length
+        matrix = matrix @ _reflection(axis + part, eta * eta[k], 2 * (1 + length))
+        at = part[..., k : k + 1]
+        onto = part + torch.where(at == 0, 1.0, at.sgn()) * torch.eye(p + q, dtype=d.dtype, device=d.device)[k]
+        matrix = matrix @ _reflection(onto, same, 2 * (1 + at.abs()))
+        left = left * (torch.arange(p + q, device=d.device) != k)
+    return matrix
+
+
+def _reflection(w: Tensor, eta: Tensor, square: Tensor) -> Tensor:
+    """``y -> y - 2 w <w, y> / <w, w>``, for ``square = <w, w>`` ``(*batch, 1)``."""
+    one = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
+    return one - (2 * w / square).unsqueeze(-1) * (w.conj() * eta).unsqueeze(-2)
+
+
 def _smallest(v: Tensor, eta: Tensor) -> Tensor:
     """The smallest eigenvalue of either sign, as a part of the trace of S, where there are d."""
     eigenvalues = torch.linalg.eigvalsh(v.mH @ (eta.unsqueeze(-1) * v))
     return eigenvalues.abs().amin(-1) / v.abs().square().sum((-2, -1))
 
 
-def _axes_taken(basis: Basis, eta: Tensor, p: int, negligible: float) -> Tensor:
-    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign."""
+def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[Tensor, Tensor]:
+    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
+
+    And by how much the form exceeds what is negligible.
+    """
     if all_true(basis.determined):
-        return basis.determined
+        return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
     values = torch.linalg.eigvalsh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
-    return _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
+    wanted = _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
+    sizes = values.abs().sort(-1, descending=True).values
+    outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
+    return wanted, (sizes - negligible).masked_fill(outside | basis.determined.all(-1, keepdim=True), torch.inf)
 
 
 def _first(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:

@@ -31,7 +31,7 @@ from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY
-from minframe.linalg.spectral import Null, adjoint, boost_to, negligible, signs, slope, spectral, tilt
+from minframe.linalg.spectral import Null, adjoint, boost_to, massless, signs, slope, spectral, tilt
 
 REST = 4.3
 
@@ -46,7 +46,6 @@ class Split:
         axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
         margin: computes the relative distance of the nearest decision from flipping, ``(*batch,)``.
-        mass: ``(*batch, 1)``, M, where the total momentum was taken.
     """
 
     matrix: Tensor
@@ -54,7 +53,6 @@ class Split:
     axes: Tensor | None
     null: Null | None
     margin: Callable[[], Tensor]
-    mass: Tensor | None = None
 
 
 def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
@@ -68,14 +66,14 @@ def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     assert momentum is not None
     if all_true(momentum):
         return rest
-    found = spectral(cloud, rows, layout, s, p, q)
+    found = spectral(cloud, rows, layout, s, p, q, ~momentum)
     matrix = torch.where(momentum[..., None, None], rest.matrix, found.matrix)
     null = None if found.null is None else found.null.where(~momentum)
 
     def margin() -> Tensor:
         return torch.minimum(rest.margin(), torch.where(momentum, torch.inf, found.margin()))
 
-    return Split(matrix, momentum, found.axes, null, margin, rest.mass)
+    return Split(matrix, momentum, found.axes, null, margin)
 
 
 def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Split:
@@ -89,7 +87,7 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q
     eta = eta * eta[time]
     total = layout.total(rows)
     mass2 = (total.abs().square() * eta).sum(-1)
-    timelike = mass2 > negligible(cloud) * total.abs().square().sum(-1)
+    timelike = mass2 > massless(cloud) * total.abs().square().sum(-1)
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
     axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])
     axis = axis / mass
@@ -102,9 +100,34 @@ def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
         lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
-    margin = (lengths - bar).abs() / torch.maximum(lengths, bar.abs()).clamp_min(TINY)
-    margin = torch.where(timelike, margin, torch.inf)
-    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, lambda: margin, mass)
+
+    def margin() -> Tensor:
+        return _rest_margin(rows, layout, total, eta, massless(cloud))
+
+    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, margin)
+
+
+def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massless: float) -> Tensor:
+    """How far P is from being taken, or from not being taken, ``(*batch,)``.
+
+    It is taken if it is time-like enough and if the rows are short in its rest frame. Where it is taken either can
+    fail. Where it is not, whatever fails has to change; if both do, the one that is farther off. A mass too small to be
+    one is replaced by the smallest that is, to see what the rows would be like.
+    """
+    square = total.abs().square().sum(-1)
+    mass2, least = (total.abs().square() * eta).sum(-1), massless * square
+    at = torch.maximum(mass2, least)
+    there = at > 0
+    form = total.conj() * eta / torch.where(there, at, 1.0).sqrt().unsqueeze(-1)
+    energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
+    products = layout.total((rows.abs().square() * eta).sum(-1, keepdim=True)).squeeze(-1)
+    lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - products
+    bar = REST * at
+    to_bar = torch.where(there, (lengths - bar).abs() / torch.maximum(lengths, bar).clamp_min(TINY), 1.0)
+    to_null = (mass2 - least).abs() / square.clamp_min(TINY)
+    timelike, short = mass2 > least, there & (lengths <= bar)
+    taken, neither = torch.minimum(to_bar, to_null), torch.maximum(to_bar, to_null)
+    return torch.where(timelike, torch.where(short, taken, to_bar), torch.where(short, to_null, neither))
 
 
 def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor:

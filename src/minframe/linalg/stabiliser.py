@@ -84,6 +84,13 @@ class Stabiliser(ABC):
         """
         return None
 
+    def shortfall(self, type: Type, inward: bool, sample: int) -> str:
+        """Why a sample, numbered as in a flat batch, is among the ``undefined`` ones, and what exists of it."""
+        return (
+            f"the cloud spans too little (rank {int(self.rank.flatten()[sample])} of {self.determined.shape[-1]}), and "
+            "what fixes it is not compact. Invariants and vectors within the span exist"
+        )
+
     def _free_at_most(self, m: int) -> Tensor:
         """Whether at most ``m`` axes are free, ``(*batch, 1)``."""
         return self.determined.sum(-1, keepdim=True) >= self.determined.shape[-1] - m

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import minframe as mf
 
 METHODS = ("minimal", "pca", "stochastic", "plain")
 
 
-def frames_of(method: str) -> Callable[..., Any]:
-    """Frames of points: the minimal one, all of the principal axes, or a random one of those."""
+def frames_of(method: str, unordered: bool = False) -> mf.frames.Method:
+    """Frames of points: the minimal one, all of the principal axes, or a random one of those.
+
+    ``unordered``: the minimal frame is not to depend on the order of the points.
+    """
     if method == "minimal":
-        return mf.frames.Minimal()
+        return mf.frames.Unordered() if unordered else mf.frames.Minimal()
     if method == "pca":
         return mf.frames.PCA()
     if method == "stochastic":

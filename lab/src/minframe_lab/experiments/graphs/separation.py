@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -18,7 +17,7 @@ TYPES = {"adjacency": "edge", "colour": "node"}
 THRESHOLD = 1e-3
 
 
-def graph_frames(method: str, samples: int = 16) -> Callable[..., Any]:
+def graph_frames(method: str, samples: int = 16) -> mf.frames.Method:
     """Frames of graphs: the minimal one, ``samples`` orders that sort, or a single random one of these."""
     if method == "minimal":
         return mf.frames.Minimal()

@@ -21,7 +21,7 @@ from minframe_lab.experiments.nbody import data
 from minframe_lab.experiments.nbody.backbone import ParticleNetwork
 from minframe_lab.experiments.trainer import in_parts
 
-TYPES = {"pos": "point", "vel": "vector", "charge": "scalar"}
+TYPES = {"pos": "point", "vel": "vector", "charge": "node"}
 IN_REST_FRAME = TYPES | {"pos": "vector"}
 
 
@@ -121,8 +121,8 @@ class NBody(Experiment):
     def _symmetry(self) -> tuple[mf.Group, dict[str, str]]:
         """The group that the frame belongs to, and the types of inputs; the output moves as positions do."""
         if self.rest_frame:
-            return mf.O(3, permutation_invariant=True), IN_REST_FRAME
-        return mf.E(3, permutation_invariant=True), TYPES
+            return mf.O(3), IN_REST_FRAME
+        return mf.E(3), TYPES
 
     def data(
         self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = lambda _: None
@@ -137,7 +137,8 @@ class NBody(Experiment):
         model: nn.Module = Turned(ParticleNetwork(dropout=self.dropout, edges=self.edges), self.turns)
         if self.method != "plain":
             group, types = self._symmetry
-            model = mf.Equivariant(model, group, types, types["pos"], frame_on="pos", frames=frames_of(self.method))
+            frames = frames_of(self.method, unordered=True)
+            model = mf.Equivariant(model, group, types, types["pos"], frame_on="pos", frames=frames)
         return RestFrame(model) if self.rest_frame else model
 
     def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
@@ -151,7 +152,9 @@ class NBody(Experiment):
             pos, vel, target = pos - centre, vel - velocity, target - centre - data.DURATION * velocity
             part = RestFrame(part)
         group, types = self._symmetry
-        posed = mf.Invariant(_as_seen, group, types | {"target": types["pos"]}, frame_on="pos")
+        posed = mf.Invariant(
+            _as_seen, group, types | {"target": types["pos"]}, frame_on="pos", frames=mf.frames.Unordered()
+        )
         return part, posed(pos, vel, charge, target)
 
     def costly(self, model: nn.Module) -> nn.Module:

@@ -1,0 +1,201 @@
+"""Whether a wrong answer is explained by the rounding of the input.
+
+An error above the bound is one of
+
+* *conditioned*: the answer is smooth there, but steep. ``STEP`` units of rounding, in random directions, move it by
+  ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the answer as far for one unit as
+  for ``STEP``, so that ``r / STEP`` is small beside it.
+* *noisy*: one unit of rounding moves the answer by as much as the error and no less than ``STEP`` units do, in every
+  direction: the library loses digits of its own, but no more than that. Only of groups that are not compact.
+* *edge*: a decision that one unit of rounding flips, or where ``frame.margin`` says that it is rounding
+  (``MARGIN`` eps). There have to be such places; they must be rare, at most ``MAX_SHARE`` of the clouds of a structure
+  at a level, and what the condition of the input adds (``fuzzing/condition.py``).
+* *lost*: one unit of rounding moves the answer by ``LOST`` or more, and the group is not compact. A boost between the
+  rest frame of a collimated jet and ours multiplies rounding by 1 / opening^2; nothing is left to compare. Also a cloud
+  so thin that GL makes it flat: "flat" is measured against rounding, which shears do not leave as it is. And, of any
+  group, vectors along an axis so thin that one unit of rounding decides whether there is one, all else being right.
+* a *violation*: anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fuzzing.condition import crowding, identity_loss, slender, thin
+from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
+
+STEP = 32
+SLACK = 8.0
+DIRECTIONS = 4
+JUMP = 0.25  # of the error: what counts as the same jump
+MARGIN = 1e3
+LOST = 1e-2
+MAX_SHARE = 1e-3
+IDENTITY = 100.0  # units of rounding, times what ``identity_loss`` says, that the identity may be off by
+
+
+@dataclass
+class Verdict:
+    """Of one batch. ``error`` and ``margin`` are the worst of violations and edges."""
+
+    clouds: int
+    wrong: set[int] = field(default_factory=set)  # samples, each counted once
+    edges: int = 0
+    conditioned: int = 0
+    lost: int = 0
+    noisy: int = 0
+    allowed: float = 0.0  # edges that the condition of the input accounts for
+    refused: int = 0
+    error: float = 0.0  # of all samples
+    violation: float = 0.0  # the worst violation
+    sample: int = -1
+    what: str = ""
+    margin: float = 0.0  # the largest at a sample whose answer flipped
+    crashes: list[str] = field(default_factory=list)
+
+    @property
+    def violations(self) -> int:
+        return len(self.wrong)
+
+
+def rounding(trial: Trial, x: Tensor, units: float) -> Tensor:
+    """The cloud with noise of so many units of rounding: of each row, or of the cloud where rows are translated."""
+    size = x.abs().amax(-1, keepdim=True)
+    if trial.chosen.case.affine:
+        size = size.amax(-2, keepdim=True)
+    signs = torch.randint(0, 2, x.shape, generator=trial.generator, dtype=torch.int8) * 2 - 1
+    return x + units * EPS[trial.key.dtype] * size * signs
+
+
+def response(trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS) -> Tensor:
+    """How far that noise moves the answer, ``(b,)``: the largest over a few directions."""
+    return responses(trial, x, base, units, directions).amax(0)
+
+
+def responses(trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS) -> Tensor:
+    """``(directions, b)``"""
+    found = []
+    for _ in range(directions):
+        near = trial.answer(rounding(trial, x, units))
+        found.append(worst(distance(near.outputs, base.outputs, base.refused | near.refused)))
+    return torch.stack(found)
+
+
+def select(answer: Answer, index: Tensor) -> Answer:
+    return Answer({k: v[index] for k, v in answer.outputs.items()}, answer.refused[index])
+
+
+def judge(trial: Trial) -> Verdict:
+    verdict = Verdict(len(trial.x))
+    try:
+        plain = trial.answer(trial.x)
+        verdict.refused = int(plain.refused.sum())
+        _identity(trial, plain, verdict)
+        _element(trial, verdict)
+        for name, move in trial.moves().items():
+            if trial.graph and name == "moved":
+                continue
+            _compare(trial, plain, name, move, verdict)
+    except CrashError as crash:
+        verdict.crashes.append(str(crash))
+    return verdict
+
+
+def _violation(verdict: Verdict, error: Tensor, index: Tensor, what: str) -> None:
+    """Record the samples of these numbers."""
+    if not len(index):
+        return
+    verdict.wrong |= set(index.tolist())
+    size = torch.nan_to_num(error[index], nan=torch.inf)
+    top = int(size.argmax())
+    if verdict.sample < 0 or float(size[top]) > verdict.violation:
+        verdict.violation, verdict.sample, verdict.what = float(size[top]), int(index[top]), what
+
+
+def _identity(trial: Trial, plain: Answer, verdict: Verdict) -> None:
+    """The identity comes back; of a jet as exactly as its opening allows, whatever rounding does to other answers."""
+    inside = {k: v for k, v in plain.outputs.items() if k != "vec"}
+    finite = torch.stack([torch.isfinite(v.flatten(1)).all(1) for v in inside.values()]).all(0)
+    if "vec" in plain.outputs:
+        finite &= torch.isfinite(plain.outputs["vec"].flatten(1)).all(1) | plain.refused
+    _violation(verdict, torch.full_like(finite, torch.nan, dtype=torch.float64), (~finite).nonzero()[:, 0], "NaN")
+    error = distance({"id": plain.outputs["id"]}, {"id": trial.x, "inv": _zero(plain)}, plain.refused)["id"]
+    error = torch.where(finite, error, torch.zeros_like(error))
+    bound = torch.full_like(error, trial.bound)
+    eps = EPS[trial.key.dtype]
+    if trial.key.structure == "jet":
+        opening = 10.0**-trial.key.level
+        bound = bound.clamp_min(IDENTITY * min(opening, eps / opening**2))
+    elif not trial.chosen.case.compact:
+        bound = torch.maximum(bound, IDENTITY * identity_loss(trial, trial.x)).clamp_max(1.0)
+    verdict.error = max(verdict.error, float(error.max()))
+    _violation(verdict, error, (error > bound).nonzero()[:, 0], "identity")
+
+
+def _zero(answer: Answer) -> Tensor:
+    return torch.zeros_like(answer.outputs["inv"])
+
+
+def _element(trial: Trial, verdict: Verdict) -> None:
+    if trial.graph:
+        return
+    try:
+        frame = trial.frame(trial.x)
+        inside = trial.chosen.group.contains(frame.element)
+        inside = inside[: len(trial.x)] if inside.ndim else inside.expand(len(trial.x))
+    except NotImplementedError:  # weighted frames have no one element
+        return
+    except Exception as error:
+        raise CrashError(f"frame.element: {type(error).__name__}: {str(error).splitlines()[0]}"[:160]) from error
+    _violation(verdict, torch.ones(len(inside)), (~inside).nonzero()[:, 0], "element not in group")
+
+
+def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdict) -> None:
+    z = trial.act(move, trial.x, "id").to(trial.x.dtype)
+    moved = trial.answer(z)
+    wanted = {k: trial.act(move, v, k) for k, v in plain.outputs.items() if k != "id"}
+    distances = distance(moved.outputs, wanted, plain.refused | moved.refused)
+    error = worst(distances)
+    finite = torch.isfinite(error)
+    _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
+    verdict.error = max(verdict.error, _max(error[finite]))
+    suspects = (finite & (error > trial.bound)).nonzero()[:, 0]
+    if not len(suspects):
+        return
+    for directions in (1, DIRECTIONS):  # most need no second look
+        here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
+        steep = torch.maximum(*(response(trial, *side, STEP, directions) for side in (here, there)))
+        conditioned = error[suspects] <= SLACK / STEP * steep
+        verdict.conditioned += int(conditioned.sum())
+        suspects = suspects[~conditioned]
+        if not len(suspects):
+            return
+    here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
+    wrong = error[suspects]
+    compact = torch.tensor(trial.chosen.case.compact)
+    steep = steep[~conditioned]
+    units = torch.cat([responses(trial, *side, 1) for side in (here, there)])
+    unit = units.amax(0)
+    lost = ~compact & ((unit >= LOST) | thin(trial, here[0]) | thin(trial, there[0]))
+    noisy = ~compact & ~lost & (unit >= JUMP * wrong) & (units.amin(0) >= 0.05 * unit) & (steep <= STEP / SLACK * unit)
+    others = worst({k: v[suspects] for k, v in distances.items() if k != "vec"}) <= trial.bound
+    lost |= others & (unit >= JUMP * wrong) & (slender(trial, here[0]) | slender(trial, there[0]))
+    margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
+    edge = ~lost & ~noisy & ((unit >= JUMP * wrong) | (margin <= MARGIN * EPS[trial.key.dtype]))
+    verdict.lost += int(lost.sum())
+    verdict.noisy += int(noisy.sum())
+    verdict.edges += int(edge.sum())
+    verdict.allowed += float(torch.maximum(crowding(trial, trial.x), crowding(trial, z)).sum())
+    verdict.margin = max(verdict.margin, _max(margin[~lost & ~noisy]))
+    bad = ~lost & ~edge & ~noisy
+    which = [max(distances, key=lambda k: float(distances[k][i])) for i in suspects[bad].tolist()]
+    full = torch.zeros_like(error)
+    full[suspects] = wrong
+    _violation(verdict, full, suspects[bad], f"{name}: {'/'.join(sorted(set(which)))}")
+
+
+def _max(values: Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

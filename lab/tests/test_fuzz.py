@@ -1,0 +1,215 @@
+"""The fuzzer finds what is broken, passes what is not, and says the same twice."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import minframe as mf
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+import fuzz
+from fuzzing import judge as judging
+from fuzzing.cases import CASES, choose
+from fuzzing.judge import judge
+from fuzzing.margins import bisect
+from fuzzing.report import Report
+from fuzzing.structures import GRAPHS, STRUCTURES
+from fuzzing.trial import Key, Trial
+
+GENERIC = Key(3, "generic", 0, "O(3)", "minimal", "float64", "dense", 40)
+
+
+class Answers(Trial):
+    """A trial whose library is a function from clouds to canonical poses: the frame methods to catch."""
+
+    def pose(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
+        pose = self.pose(x)
+        return {"inv": pose.abs().mean(1), "span": x.clone(), "id": x.clone(), "vec": x.clone()}
+
+    def frame(self, x: Tensor) -> mf.Frame:
+        return mf.O(3).frame(x)
+
+
+class Unmoved(Answers):
+    def pose(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Rational(Answers):
+    """Invariant, but for a bar that small integers hit: the first row is long if its square is at least 9."""
+
+    def pose(self, x: Tensor) -> Tensor:
+        return (x.square().sum(-1) - 9 >= 0).to(x.dtype).unsqueeze(-1) + 1
+
+
+class Exact(Answers):
+    def pose(self, x: Tensor) -> Tensor:
+        return x.norm(dim=-1, keepdim=True)
+
+
+class Garbled(Exact):
+    """The identity does not come back."""
+
+    def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
+        return super()._outputs(x, wild) | {"id": 1.001 * x}
+
+
+class Spoilt(Exact):
+    def pose(self, x: Tensor) -> Tensor:
+        return torch.where(torch.arange(len(x))[:, None, None] == 7, torch.nan, super().pose(x))
+
+
+class Broken(Exact):
+    def pose(self, x: Tensor) -> Tensor:
+        raise RuntimeError("singular matrix")
+
+
+def test_exact_answers_pass() -> None:
+    verdict = judge(Exact(GENERIC))
+    assert not verdict.violations
+    assert not verdict.crashes
+    assert 0 < verdict.error < 1e-13
+
+
+@pytest.mark.parametrize(("broken", "what"), [(Unmoved, "moved: inv"), (Garbled, "identity"), (Spoilt, "NaN")])
+def test_broken_answers_are_caught(broken: type[Answers], what: str) -> None:
+    verdict = judge(broken(GENERIC))
+    assert what in verdict.what
+    assert verdict.violations == (1 if broken is Spoilt else 40)
+
+
+def test_crashes_are_caught() -> None:
+    assert judge(Broken(GENERIC)).crashes == ["RuntimeError: singular matrix"]
+
+
+def test_decisions_on_a_rational_number_are_too_many() -> None:
+    """Each of them is explained by a unit of rounding; that there are so many is not."""
+    report = Report()
+    for seed in range(6):  # in units of 1, 1/2 or 1/10; the last never hit the bar
+        key = replace(GENERIC, structure="integers", level=4, size=400, seed=seed)
+        report.add(key, judge(Rational(key)))
+    assert next(iter(report.rows.values())).crowded == [4]
+    assert report.failed
+    assert "on the edge" in report.text()
+
+
+def test_frames_that_promise_nothing_are_caught() -> None:
+    """Drawn anew in each call, they answer a unit of rounding with a jump too: all are on the edge."""
+    verdict, report = judge(Trial(GENERIC, method=mf.frames.Haar(samples=1, seed=0))), Report()
+    report.add(GENERIC, verdict)
+    assert verdict.edges + verdict.violations == 40
+    assert report.failed
+
+
+def test_frames_of_rows_in_order_fail_when_reordered() -> None:
+    """What is asked of frames without row order, of frames that depend on it."""
+    trial = Trial(replace(GENERIC, frames="unordered"))
+    trial.chosen = replace(trial.chosen, group=mf.O(3), frames=mf.frames.Minimal())
+    assert judge(trial).violations > 10
+
+
+def test_steep_answers_are_explained() -> None:
+    """A near-planar cloud: its thin axis is as exact as the rounding of the input allows."""
+    key = replace(GENERIC, structure="near-deficient", level=7, group="SO(3)")
+    verdicts = [judge(Trial(replace(key, seed=seed))) for seed in range(6)]  # of several dimensions
+    assert not any(verdict.violations for verdict in verdicts)
+    assert any(verdict.conditioned > 20 for verdict in verdicts)
+
+
+def test_jumps_are_bisected() -> None:
+    """The answer jumps where the first coordinate of the first row passes 0."""
+
+    class Jump(Exact):
+        def pose(self, x: Tensor) -> Tensor:
+            return super().pose(x) + (x[:, :1, :1] > 0)
+
+    trial = Jump(GENERIC)
+    start, end = trial.x[:20].clone(), trial.x[20:].clone()
+    start[:, 0, 0], end[:, 0, 0] = -1.0, 2.0
+    low, high, size = bisect(trial, start, end)
+    assert (size > 0.05).all()
+    assert low[:, 0, 0].abs().max() < 1e-14
+    assert high[:, 0, 0].abs().max() < 1e-14
+    assert bisect(Exact(GENERIC), start, end)[2].max() < 1e-13
+
+
+@pytest.mark.parametrize("layout", ["dense", "mask", "batch"])
+def test_layouts_give_the_same_answers(layout: str) -> None:
+    dense, other = (Trial(replace(GENERIC, group="E(3)", layout=k)) for k in ("dense", layout))
+    a, b = dense.answer(dense.x).outputs, other.answer(other.x).outputs
+    for name in a:
+        assert torch.allclose(a[name], b[name], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*STRUCTURES, *GRAPHS])
+def test_structures_are_what_they_are_drawn_as(name: str) -> None:
+    """Finite, of the right shape, the same twice; every structure fits some group."""
+    structure = (STRUCTURES | GRAPHS)[name]
+    spaces = {case.space for case in CASES.values() if structure.fits(case.space)}
+    assert spaces
+    for space in spaces:
+        for level in structure.levels:
+            x, y = (structure.draw(space, 4, level, torch.Generator().manual_seed(5)) for _ in range(2))
+            assert x.isfinite().all()
+            assert x.numel()
+            assert torch.equal(x, y)
+            assert name in GRAPHS or (x.shape[-1] == space.d and x.dtype == space.dtype)
+
+
+def test_every_group_answers() -> None:
+    for name, case in CASES.items():
+        for frames in ("minimal", "unordered"):
+            if choose(case, frames) is not None:
+                verdict = judge(Trial(replace(GENERIC, group=name, frames=frames, size=6)))
+                assert not verdict.violations, (name, frames, verdict)
+                assert not verdict.crashes, (name, frames, verdict)
+
+
+def test_keys_are_read_back() -> None:
+    key = replace(GENERIC, group="S() * GL(2, complex=True)")
+    assert Key.parse(str(key)) == key
+
+
+def test_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Structures that the library has to be right on, for a few seconds."""
+    path = tmp_path / "rows.json"
+    exact = ["generic", "few-rows", "shell", "equal-singular-values", "mirrored"]
+    arguments = [f"--structure={name}" for name in exact] + ["--minutes=0.1", "--seed=1", f"--json={path}"]
+    groups = ["O(?)", "SO(?)", "E(?)", "SE(?)", "Translation(?)", "U(?)"]
+    status = fuzz.main([*arguments, *(f"--group={name}" for name in groups), "--frames=minimal", "--all"])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    rows = json.loads(path.read_text())
+    assert sum(row["clouds"] for row in rows) > 1000
+    assert {row["structure"] for row in rows} <= set(exact)
+
+
+def test_a_violation_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(fuzz, "Trial", Unmoved)
+    assert fuzz.main(["--minutes=0.01", "--structure=generic", "--group=O(3)", "--frames=minimal"]) == 1
+    line = next(line for line in capsys.readouterr().out.splitlines() if "--replay" in line)
+    assert fuzz.main(["--replay", line.split("'")[1]]) == 1
+    assert "moved: inv" in capsys.readouterr().out
+
+
+def test_margins_of_linear_groups_are_rounding_at_jumps(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--margins", "--minutes=0.1", "--group=E(3)", "--group=SO(2)", "--frames=minimal"]
+    assert fuzz.main([*arguments, "--structure=generic"]) == 0
+    assert "E(3)" in capsys.readouterr().out
+
+
+def test_bounds_are_those_of_the_promise() -> None:
+    assert Trial(GENERIC).bound == 1e-11
+    assert Trial(replace(GENERIC, dtype="float32")).bound == 1e-5
+    assert judging.MAX_SHARE == 1e-3

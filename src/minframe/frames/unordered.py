@@ -1,0 +1,44 @@
+"""Minimal frames that do not depend on the order of the rows, for backbones on sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minframe.cloud import Cloud
+from minframe.frame import Frame
+from minframe.frame.invariant import unordered_frame
+from minframe.frames.minimal import Minimal
+from minframe.groups.base import Group
+from minframe.groups.linear import LinearGroup
+from minframe.labelling.backend import installed_version
+
+
+@dataclass(frozen=True, repr=False)
+class Unordered(Minimal):
+    """Exact, at the cost of one forward pass, and independent of the order of the rows.
+
+    A backbone that respects permutations (a GNN, a transformer) keeps doing so inside ``Equivariant``: its outputs move
+    with the rows. What tells rows apart besides their coordinates, such as the kinds of atoms, is to be given as an
+    input of type ``"node"`` or ``"edge"``; it decides where the coordinates leave a choice.
+
+    >>> import torch, minframe as mf
+    >>> on_sets = lambda x: torch.tanh(x) + x.mean(-2, keepdim=True)
+    >>> model = mf.Equivariant(on_sets, mf.O(3), frames=mf.frames.Unordered())
+    >>> x, p = torch.randn(9, 3, dtype=torch.float64), torch.randperm(9)
+    >>> torch.allclose(model(x[p]), model(x)[p])
+    True
+
+    ``S()`` and its products order the rows themselves; for them it is the same as ``Minimal``.
+    """
+
+    ignores_row_order: ClassVar[bool] = True
+
+    def frame_types(self, group: Group) -> tuple[str, ...]:
+        return (*group.frame_types, "node", "edge") if isinstance(group, LinearGroup) else group.frame_types
+
+    def labelling(self, group: Group) -> str | None:
+        return installed_version() if isinstance(group, LinearGroup) else group.labelling
+
+    def _frame(self, group: Group, cloud: Cloud) -> Frame:
+        return unordered_frame(group, cloud) if isinstance(group, LinearGroup) else group.frame_of(cloud)

@@ -1,0 +1,294 @@
+"""Finite groups of orthogonal matrices, which act on coordinates and, where they map a grid to itself, on grids."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true, check_finite
+from minframe.cloud import Cloud
+from minframe.dtypes import wide
+from minframe.frame import LinearFrame
+from minframe.groups.base import Input, default_atol
+from minframe.groups.linear import Reduction
+from minframe.groups.matrix import MatrixGroup
+from minframe.layout import Dense, Layout
+from minframe.linalg.finite import FiniteStabiliser, orbit_scores
+from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
+from minframe.linalg.orbit import Choice, Scores, choose, shares
+from minframe.types import Type
+
+GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
+KNOWN = 1e-9  # entries of given matrices that differ by less are the same
+
+
+@dataclass(slots=True)
+class GridCloud(Cloud):
+    """A cloud with grids ``(*batch, *any, *grid)``, which take part in determining the frame."""
+
+    grids: Sequence[Tensor] = field(default=(), kw_only=True)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return (self.inputs[0][0] if self.inputs else self.grids[0]).dtype
+
+    @property
+    def eps(self) -> float:
+        return max(torch.finfo(x.dtype).eps for x in (*(x for x, _ in self.inputs), *self.grids))
+
+
+class Discrete(MatrixGroup):
+    """A finite group of orthogonal matrices, ``matrices`` ``(G, d, d)``; an element is one of them.
+
+    Besides the types of all linear groups there is ``"image"`` ``(*batch, *channels, H, W)`` for d = 2, or ``"voxels"``
+    ``(*batch, *channels, D, H, W)`` for d = 3, if all matrices are signed permutations: values on a grid around the
+    origin, x along W, y along H, z along D. Grids of unequal lengths are shown with these in ascending order. An
+    ``"image"`` that determines the frame by itself has one axis of channels, as is usual.
+
+    The canonical pose is found by ``linalg.orbit``.
+    """
+
+    @property
+    @abstractmethod
+    def matrices(self) -> Tensor:
+        """All elements, ``(G, d, d)``, in float64; the identity first."""
+
+    @property
+    def order(self) -> int:
+        """The number of elements."""
+        return len(self.matrices)
+
+    @property
+    def grid(self) -> Type | None:
+        """The type of grids that the group acts on."""
+        return GRIDS.get(self.d) if self.maps_grids else None
+
+    @property
+    def maps_grids(self) -> bool:
+        """Whether all elements are signed permutations."""
+        return bool(((self.matrices.abs() - 1).abs() < KNOWN).any(-1).all())
+
+    @property
+    def types(self) -> dict[str, Type]:  # type: ignore[override]
+        grid = self.grid
+        return super().types | ({} if grid is None else {grid.name: grid})
+
+    @property
+    def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
+        grid = self.grid
+        return super().frame_types + (() if grid is None else (grid.name,))
+
+    def random(
+        self,
+        *batch: int,
+        n: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Uniform."""
+        index = torch.randint(self.order, batch, device=device, generator=generator)
+        return self.matrices.to(index.device)[index].to(dtype or self.default_dtype())
+
+    def inverse(self, g: Tensor) -> Tensor:
+        return g.mT
+
+    def compose(self, g: Tensor, h: Tensor) -> Tensor:
+        product = wide(g) @ wide(h)
+        return self.matrices.to(g.device)[self.index(product)].to(g.dtype)  # rounding does not pile up
+
+    def index(self, g: Tensor) -> Tensor:
+        """The number of the nearest element, ``(*batch,)``."""
+        elements = self.matrices.to(g.device).flatten(1)
+        return (wide(g).flatten(-2) @ elements.mT).argmax(-1)
+
+    def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
+        atol = default_atol(g) if atol is None else atol
+        finite = g.isfinite().flatten(-2).all(-1)
+        g = torch.where(finite[..., None, None], wide(g), 0)
+        return finite & ((g - self.matrices.to(g.device)[self.index(g)]).abs() <= atol).flatten(-2).all(-1)
+
+    def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
+        kind = self.type(type)
+        if kind is not self.grid:
+            return super().act(g, x, type)
+        index = self.index(g)
+        if index.ndim == 0:
+            return transformed(x, self.matrices[int(index)].tolist()).contiguous()
+        if tuple(x.shape[: index.ndim]) != tuple(index.shape):
+            raise ValueError(f"x of type {type!r} must begin with the batch axes of g, {tuple(index.shape)}")
+        flat = x.reshape(-1, *x.shape[index.ndim :])
+        samples = [
+            transformed(y, self.matrices[i].tolist()) for y, i in zip(flat, index.flatten().tolist(), strict=True)
+        ]
+        if len({y.shape for y in samples}) > 1:
+            raise ValueError(
+                f"x of type {type!r} and shape {tuple(x.shape)} cannot be moved by elements of which only some exchange "
+                "its axes: the results differ in shape. Move samples one by one"
+            )
+        return torch.stack(samples).view(*index.shape, *samples[0].shape)
+
+    def cloud(
+        self,
+        inputs: Sequence[Input],
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        names: tuple[str, str] = ("mask", "batch"),
+    ) -> Cloud:
+        grid = self.grid
+        grids = [i for i in inputs if grid is not None and i.type == grid.name]
+        others = [i for i in inputs if i not in grids] if grids else list(inputs)
+        if not grids:
+            return super().cloud(inputs, mask, batch, names)
+        assert grid is not None
+        layout: Layout
+        if others:
+            cloud = super().cloud(others, mask, batch, names)
+            layout, typed, relations = cloud.layout, cloud.inputs, cloud.relations
+        else:
+            if mask is not None or batch is not None:
+                raise ValueError(f"{names[mask is None]} is for rows, and there are only grids among the inputs")
+            lead = min((i.x.shape[: max(i.x.ndim - grid.order - 1, 0)] for i in grids), key=len)
+            layout, typed, relations = Dense(tuple(lead), 1), [], None
+        for i in grids:
+            self.check(i.x, grid.name, i.name, layout)
+        name = ", ".join(i.name for i in inputs)
+        return GridCloud(typed, layout, name=name, relations=relations, grids=[i.x for i in grids])
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
+        grid = self.grid
+        if grid is None or type != grid.name:
+            return super().check(x, type, name, layout)
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
+            raise TypeError(f"{name} of type {type!r} must be a real floating tensor, got {got}: convert it first")
+        lead = layout.batch_shape
+        if x.ndim < len(lead) + grid.order or tuple(x.shape[: len(lead)]) != lead or 0 in x.shape:
+            axes = ", ".join([*map(str, lead), "...", *"DHW"[-grid.order :]])
+            raise ValueError(f"{name} of type {type!r} must have shape ({axes}), got {tuple(x.shape)}")
+        return None
+
+    def scores(self, cloud: Cloud) -> tuple[list[Scores], Tensor | None]:
+        """Of the poses of all inputs, differentiable, and the elements to choose from, ``(G,)``; ``None``: all."""
+        inverses = self.matrices.mT
+        found = []
+        for x, _ in cloud.inputs:
+            values, squares = orbit_scores(x, cloud.layout, inverses)
+            size = squares.diagonal(dim1=-2, dim2=-1).sum(-1).sqrt()
+            check_finite(size.detach(), cloud.name)
+            found.append(Scores(values, size, cloud.tolerance))
+        allowed = None
+        for x in getattr(cloud, "grids", ()):
+            _, here, inward, _ = self.tables(x)
+            here = here.to(x.device)
+            allowed = here if allowed is None else allowed & here
+            values, size = grid_scores(_channels(x, cloud.layout, self.d), inward)
+            check_finite(size.detach(), cloud.name)
+            found.append(Scores(values, size, cloud.tolerance))
+        if allowed is not None and not bool(allowed.any()):
+            shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]  # type: ignore[attr-defined]
+            raise ValueError(f"no element of {self} brings grids of the shapes {shapes} into ascending order together")
+        return found, allowed
+
+    def tables(self, x: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor, Tensor]:
+        """Of ``linalg.grid``, for grids like ``x``."""
+        return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
+
+    def row_frame(self, cloud: Cloud) -> DiscreteFrame:
+        with torch.no_grad():
+            choice = choose(*self.scores(cloud))
+        return DiscreteFrame(self, cloud, choice)
+
+    def shares(self, cloud: Cloud, sharpness: float = 16.0) -> tuple[Tensor, Tensor]:
+        """All elements ``(G, d, d)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero."""
+        return self.matrices, shares(*self.scores(cloud), sharpness)
+
+    def reduction(self, cloud: Cloud) -> Reduction:
+        raise ValueError(
+            f"rows cannot be put in an order that {self} does not change by the inner products of points: use {self} "
+            "without mf.S() or mf.frames.Unordered(), or a group with all rotations, such as mf.O(d)"
+        )
+
+
+@lru_cache(maxsize=64)
+def _as_tuples(group: Discrete) -> Matrices:
+    return tuple(tuple(tuple(map(float, row)) for row in g) for g in group.matrices.round().tolist())
+
+
+def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
+    """A grid as ``(*batch, C, P)``."""
+    lead = x.shape[: len(layout.batch_shape)]
+    return x.reshape(*lead, -1, torch.Size(x.shape[x.ndim - d :]).numel())
+
+
+class DiscreteFrame(LinearFrame):
+    """The elements of ``choice``."""
+
+    group: Discrete  # type: ignore[assignment]
+
+    def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
+        matrices = group.matrices.to(choice.weights.device)
+        linear = matrices[choice.first]
+        # The elements h = g0^-1 g of the stabiliser that the elements g of the frame stand for.
+        of_stabiliser = group.index(linear.mT.unsqueeze(-3) @ matrices)
+        weights = torch.zeros_like(choice.weights).scatter(-1, of_stabiliser, choice.weights)
+        super().__init__(
+            group=group,
+            linear=linear,
+            inverse=linear.mT,
+            own_inverse=(choice.weights @ matrices.mT.flatten(1)).unflatten(-1, matrices.shape[1:]),
+            shift=None,
+            stabiliser=FiniteStabiliser.of(weights, matrices),
+            cloud=cloud,
+            margin=lambda: choice.margin,
+        )
+        self.choice = choice
+        self._single = all_true(choice.count == 1)
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        if kind is not self.group.grid:
+            return super().to_canonical(x, type)
+        return self._moved(x, inward=True, alone=True)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        if self.group.type(type) is not self.group.grid:
+            return super().pose(x, type, own)
+        return self._moved(x, inward=True)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        if self.group.type(type) is not self.group.grid:
+            return super().from_canonical(y, type)
+        return self._moved(y, inward=False)
+
+    def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
+        grid: Any = self.group.grid
+        d = grid.order
+        self.group.check(x, grid.name, "x" if inward else "y", self.layout)
+        shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
+        canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
+        if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):
+            raise ValueError(
+                f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not bring "
+                "into ascending order: let it take part in determining the frame, or make it square"
+            )
+        flat = x.reshape(*x.shape[:-d], -1)
+        table = table_in if inward else table_out
+        y = moved_grid(flat, table, self.choice.weights, self.choice.first, self._single or alone)
+        return y.reshape(*x.shape[:-d], *(canonical if inward else shape))
+
+    def _original_shape(self, y: Tensor) -> tuple[int, ...]:
+        """What shape an output in the canonical pose has in that of the input: the elements exchange the same axes."""
+        d = self.group.d
+        lengths = tuple(y.shape[-d:])
+        if len(set(lengths)) == 1:
+            return lengths
+        first = int(self.choice.first.flatten()[0])
+        moved = transformed(torch.empty(lengths, device="meta"), self.group.matrices[first].tolist())
+        return tuple(moved.shape)

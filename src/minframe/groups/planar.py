@@ -1,0 +1,76 @@
+"""Finite symmetries of the plane: Cyclic(n) and Dihedral(n)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from minframe.groups.base import check_dimension
+from minframe.groups.discrete import Discrete
+from minframe.groups.linear import described
+
+
+@dataclass(frozen=True, repr=False)
+class Planar(Discrete):
+    """What the two share: ``n`` rotations about the origin."""
+
+    n: int
+    d = 2
+
+    def __post_init__(self) -> None:
+        check_dimension(self.n, type(self).__name__)
+
+    def __repr__(self) -> str:
+        return described(self, self.n)
+
+    @property
+    def maps_grids(self) -> bool:
+        return self.n in (1, 2, 4)
+
+
+@dataclass(frozen=True, repr=False)
+class Cyclic(Planar):
+    """Rotations of the plane by multiples of ``360 / n`` degrees; with n = 1, 2 or 4 also of an ``"image"``.
+
+    >>> import torch, minframe as mf
+    >>> image = torch.randn(8, 3, 28, 28)
+    >>> classify = mf.Invariant(torch.nn.Conv2d(3, 5, 28), mf.Cyclic(4), inputs="image")
+    >>> torch.allclose(classify(image.rot90(1, (-2, -1))), classify(image), atol=1e-6)
+    True
+    """
+
+    @property
+    def matrices(self) -> Tensor:
+        return _rotations(self.n)
+
+
+@dataclass(frozen=True, repr=False)
+class Dihedral(Planar):
+    """Rotations of the plane by multiples of ``360 / n`` degrees, and ``n`` reflections, of which one is that of y.
+
+    With n = 1, 2 or 4 they act on an ``"image"`` too.
+    """
+
+    @property
+    def matrices(self) -> Tensor:
+        rotations = _rotations(self.n)
+        return torch.cat([rotations, rotations * torch.tensor([1.0, -1.0], dtype=torch.float64)])
+
+
+@lru_cache(maxsize=64)
+def _rotations(n: int) -> Tensor:
+    """``(n, 2, 2)``; quarter turns are exact."""
+
+    def turned(k: int) -> list[list[float]]:
+        quarters, rest = divmod(4 * k, n)
+        angle = 2 * math.pi * rest / (4 * n)
+        c, s = math.cos(angle), math.sin(angle)
+        for _ in range(quarters):
+            c, s = -s, c
+        return [[c, -s], [s, c]]
+
+    return torch.tensor([turned(k) for k in range(n)], dtype=torch.float64)

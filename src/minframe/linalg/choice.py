@@ -1,0 +1,133 @@
+"""How far the decisions of ``linalg.qr`` are from flipping: which rows carry an axis, and which axes there are.
+
+Let ``r_i`` be what is left of a row and ``l_i`` its length. Taken is the first row with ``r_i^2`` above the bar and, if
+rows differ in their rounding, ``l_i^2`` at most ``short`` times the shortest such length. So the choice depends on
+
+* the distance from the bar of the rows up to the chosen one, and, as they set the shortest length, of rows that are
+  shorter than one of these by that factor or more, wherever they are;
+* the distance of ``l_i`` from the longest length allowed, for rows up to the chosen one and above the bar.
+
+If longest rows are asked for, it depends on the distance of the longest from the others. Those that tie are at no
+distance, whichever of them is taken; what follows depends on that, and is not looked at. A row that gives the same axis
+as the chosen one decides nothing. A change of the cloud by half a distance can be enough for a flip, as the row and the
+bar both move.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Planes
+from minframe.layout import Layout
+from minframe.linalg.qr import TINY, bar, phase, rank_bound, sample_floor, squared_norms, steps, tie_width
+
+SAME_AXIS = 1e-6  # the angle below which two rows give the same axis: a change of axes as small as this is no jump
+
+
+class _Choices(NamedTuple):
+    """``(*batch, d)`` each: distance of the choice from flipping, longest row left, and whether what follows counts."""
+
+    distance: Tensor
+    lengths: Tensor
+    seen: Tensor
+
+
+def _choices(planes: Planes) -> _Choices:
+    """The choices of all axes. Overwrites the planes."""
+    layout, rows = planes.layout, planes.rows
+    distances, peaks, ties = [], [], []
+    first = equal = None
+    for axis, (r2, peak, chosen, _, _) in enumerate(steps(planes)):
+        if first is None:
+            first = r2
+            equal = tie_width(peak, sample_floor(planes), planes.tolerance) if planes.longest is True else None
+        here = layout.positions(r2) == layout.spread(chosen)
+        other_axis = here | ~_same_axis(rows[axis:], r2, layout, chosen)
+        if layout.real is not None:
+            other_axis = other_axis & layout.real
+        if equal is not None:
+            gap = layout.spread(peak.sqrt()) - r2.sqrt()
+            distance = layout.amin(gap.masked_fill(~other_axis | here, torch.inf))
+            tied = distance <= equal / 2
+            ties.append(tied)
+            distance = torch.where(tied, 0.0, distance)
+        else:
+            distance = _to_bar(r2, peak, chosen, other_axis, first, planes.short if axis else None, layout)
+        distances.append(distance)
+        peaks.append(peak.sqrt())
+    distance = layout.collect(distances)
+    seen = torch.ones_like(distance, dtype=torch.bool)
+    if ties:
+        tied = layout.collect(ties).long()
+        seen = tied.cumsum(-1) == tied
+    return _Choices(distance, layout.collect(peaks), seen)
+
+
+def _to_bar(
+    r2: Tensor,
+    peak: Tensor,
+    chosen: Tensor,
+    other_axis: Tensor,
+    lengths: Tensor,
+    short: Tensor | None,
+    layout: Layout,
+) -> Tensor:
+    """The distance of the nearest row from changing sides; ``lengths``: of the rows, squared."""
+    height = layout.spread(bar(peak))
+    distance = (r2.sqrt() - height.sqrt()).abs()
+    relevant = layout.positions(r2) <= layout.spread(chosen)
+    if short is not None:
+        high = r2 >= height
+        shortest = layout.amin(torch.where(high, lengths, torch.inf))
+        to_short = (lengths.sqrt() - layout.spread((shortest * short).sqrt())).abs()
+        distance = torch.where(relevant & high, torch.minimum(distance, to_short), distance)
+        rivals = layout.amax(torch.where(relevant & high, lengths, 0.0))
+        relevant = relevant | (lengths * layout.spread(short) < layout.spread(rivals))
+    return layout.amin(distance.masked_fill(~(relevant & other_axis), torch.inf))
+
+
+def _same_axis(rows: Tensor, r2: Tensor, layout: Layout, chosen: Tensor) -> Tensor:
+    """Which rows point along the chosen one; ``rows`` ``(k, *rows)`` begin with the coordinate along its axis."""
+    along = rows[0]
+    reference = layout.spread(phase(layout.take(along, chosen)))
+    off = (along - reference * along.abs()).abs().square()
+    if len(rows) > 1:
+        off = off + squared_norms(rows[1:].unbind())
+    return off <= SAME_AXIS**2 * r2
+
+
+def margin(planes: Planes, special: bool = False) -> Tensor:
+    """How far the nearest decision of ``pivoted_qr`` is from flipping, ``(*batch,)``, in units of the longest row.
+
+    With ``special`` the last axis does not depend on rows. Overwrites the planes.
+    """
+    layout = planes.layout
+    distance, length, seen = _choices(planes)
+    if special:
+        distance[..., -1] = torch.inf
+    longest = length[..., :1]
+    rounding = rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
+    to_rank = (length - rounding).abs()
+    nearest = torch.where(length > rounding, torch.minimum(distance, to_rank), to_rank)
+    most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
+    possible = torch.arange(length.shape[-1], device=length.device) < most
+    nearest = nearest.masked_fill(~(seen & possible), torch.inf).amin(-1, keepdim=True)
+    return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
+
+
+def choice_margin(planes: Planes, determined: Tensor, unit: Tensor) -> Tensor:
+    """Of the rows taken for the axes that are determined, in units ``(*batch,)``. Overwrites the planes."""
+    distance, _, seen = _choices(planes)
+    return distance.masked_fill(~(determined & seen), torch.inf).amin(-1) / unit.clamp_min(TINY)
+
+
+def rank_margin(lengths: Tensor, floors: Tensor, unit: Tensor, at_most: Tensor) -> Tensor:
+    """Of axes ``(*batch, k)`` that are taken in turn, as long as the longest row left is longer than a floor.
+
+    ``at_most`` ``(*batch, 1)``: so many there can be.
+    """
+    impossible = torch.arange(lengths.shape[-1], device=lengths.device) >= at_most.to(lengths.device)
+    return (lengths - floors).abs().masked_fill(impossible, torch.inf).amin(-1) / unit.clamp_min(TINY)

@@ -1,0 +1,90 @@
+"""Averages over finite sets of matrices, and scores of orbits under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.dtypes import wide
+from minframe.layout import Layout, Ragged
+from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.orbit import SCORES, probes
+from minframe.linalg.stabiliser import Stabiliser
+from minframe.types import Type
+
+
+def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
+
+    ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab
+    (g^-1)_ab M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that
+    neither padding nor what else is in the batch makes a difference.
+
+    The second result is ``sum_i x_i x_i^T`` ``(*batch, k, k)``.
+    """
+    rows, layout = layout.join([wide(x)])
+    k = rows.shape[-1]
+    place = _places(layout, rows)
+    w = probes(int(layout.length) * k).to(rows.device).view(SCORES, -1, k)[:, place].movedim(0, -2)
+    if layout.real is not None:
+        w = w * layout.real.view(*layout.real.shape, 1, 1)
+    if isinstance(layout, Ragged):
+        m = layout.total(w.unsqueeze(-1) * rows[..., None, None, :])
+    else:
+        m = (w.flatten(-2).mT @ rows).unflatten(-2, (SCORES, k))
+    return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
+
+
+def _places(layout: Layout, rows: Tensor) -> Tensor:
+    """The number of each row within its sample, ``(*rows,)``; of padding any."""
+    if isinstance(layout, Ragged):
+        order = layout.index.argsort(stable=True)
+        start = layout.sizes().flatten().cumsum(0) - layout.sizes().flatten()
+        place = torch.arange(layout.length, device=rows.device) - start[layout.index[order]]
+        return torch.empty_like(place).index_copy(0, order, place)
+    if layout.mask is None:
+        return torch.arange(rows.shape[-2], device=rows.device)
+    return (layout.mask.cumsum(-1) - 1).clamp_min(0)
+
+
+@dataclass(frozen=True)
+class FiniteStabiliser(Stabiliser):
+    """``weights`` ``(*batch, G)`` of the elements, which have orthogonal ``matrices`` ``(G, d, d)``; all axes count."""
+
+    weights: Tensor
+    matrices: Tensor
+
+    @staticmethod
+    def of(weights: Tensor, matrices: Tensor) -> FiniteStabiliser:
+        determined = torch.ones(*weights.shape[:-1], matrices.shape[-1], dtype=torch.bool, device=weights.device)
+        return FiniteStabiliser(determined, weights, matrices)
+
+    @property
+    def size(self) -> Tensor:
+        return (self.weights > 0).sum(-1).double()
+
+    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> FiniteStabiliser:
+        return FiniteStabiliser.of(to_rows(self.weights), self.matrices)
+
+    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        return matrix @ self._mean(self.matrices, type) if type.order == 1 else matrix
+
+    def average(self, y: Tensor, type: Type) -> Tensor:
+        if type.order == 0:
+            if not type.parity:
+                return y
+            return y * behind_batch(self.weights @ torch.linalg.det(self.matrices), y, 0)
+        if type.order == 1:
+            return multiply(wide(y), self._mean(self.matrices, type))
+        g = self.matrices
+        squares = torch.einsum("gij,gkl->gikjl", g, g).flatten(3).flatten(1, 2)
+        return multiply(wide(y).flatten(-2), self._mean(squares, type)).view(y.shape)
+
+    def _mean(self, matrices: Tensor, type: Type) -> Tensor:
+        """``(*batch, k, k)``. Orthogonal matrices are their own inverse transposes: dual types are nothing special."""
+        if type.parity:
+            matrices = matrices * torch.linalg.det(self.matrices)[:, None, None]
+        return (self.weights @ matrices.flatten(1)).unflatten(-1, matrices.shape[1:])

@@ -1,0 +1,119 @@
+"""Which element of a finite group leads to the canonical pose, decided by scores of the poses.
+
+The orbit of an input is the set of its poses ``g^-1 x``. A few fixed linear functions, with pseudo-random coefficients
+``w``, give every pose scores ``<w, g^-1 x>``; poses are compared by the first score, those that it leaves tied by the
+second, and so on. At each step the poses stay whose score is within ``tolerance`` of the largest, relative to the size of
+the input. Those that are left at the end are taken for equal, and the frame is the set C of their elements.
+
+Why this is exact. C is a function of the scores alone, which as a family over the group only change places when the
+input is moved: ``C(h x) = h C(x)``. The pose shown is the *mean* of ``g^-1 x`` over C, and an output is the mean of
+``g . y`` over C. Both are equivariant whatever set C is; that it is a coset of the stabiliser is not used. So no
+tolerance makes an output wrong: it only sets which inputs count as symmetric. The one decision that rounding can flip is
+a score within rounding of a threshold, ``largest - tolerance``, which stands far from zero differences (exact symmetry)
+and, but for inputs that break a symmetry by just that much, from all others. ``margin`` is the distance from there.
+
+Why pseudo-random functions rather than the coordinates one after the other. Two poses that differ, differ in each score
+by about as much as they differ at all, so that the first one decides, and no more than SCORES of them are needed however
+many coordinates there are; small integer coordinates and other regular inputs produce no accidental ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+SCORES = 3  # an accidental tie, of poses that differ, needs as many coincidences within the tolerance
+
+
+class Scores(NamedTuple):
+    """Of all poses of an input.
+
+    Attributes:
+        values: ``(*batch, SCORES, G)``.
+        size: ``(*batch,)``, of the input, the same for its whole orbit.
+        tolerance: what scores may differ by, relative to that, and be the same.
+    """
+
+    values: Tensor
+    size: Tensor
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The set C of elements that lead to the canonical pose.
+
+    Attributes:
+        weights: ``(*batch, G)``, ``1 / |C|`` for the elements of C, else zero, in float64.
+        first: ``(*batch,)``, one of them.
+        margin: ``(*batch,)``, how far the nearest score is from a threshold, relative to the size of the input.
+    """
+
+    weights: Tensor
+    first: Tensor
+    margin: Tensor
+
+    @property
+    def count(self) -> Tensor:
+        """``|C|``, in float64."""
+        return (self.weights > 0).sum(-1).double()
+
+
+@lru_cache(maxsize=64)
+def probes(length: int) -> Tensor:
+    """Fixed pseudo-random numbers from -1 to 1, ``(SCORES, length)`` in float64; a longer one begins with a shorter.
+
+    Multiplications of integers that wrap, and shifts, are the same on every machine.
+    """
+    state = torch.arange(1, length + 1) * SCORES + torch.arange(SCORES).unsqueeze(-1)
+    for factor, shift in ((0x2545F4914F6CDD1D, 29), (0x369DEA0F31A53F85, 32), (0x1B873593CC9E2D51, 31)):
+        state = state * factor
+        state = state ^ ((state >> shift) & ((1 << (64 - shift)) - 1))
+    return (state >> 13 & ((1 << 50) - 1)).double() / (1 << 49) - 1
+
+
+def choose(scores: Sequence[Scores], allowed: Tensor | None = None) -> Choice:
+    """The poses with the largest scores, those of the first input first. ``allowed`` ``(G,)``: elements to choose from."""
+    first = scores[0].values
+    alive = torch.ones_like(first[..., 0, :], dtype=torch.bool)
+    if allowed is not None:
+        alive = alive & allowed
+    margin = torch.full(alive.shape[:-1], torch.inf, dtype=torch.float64, device=first.device)
+    index = torch.arange(alive.shape[-1], device=first.device)
+    for values, size, tolerance in scores:
+        unit = torch.where(size > 0, size, 1.0).unsqueeze(-1)
+        for value in (values.detach() / unit.unsqueeze(-1)).unbind(-2):
+            best, leader = torch.where(alive, value, -torch.inf).max(-1, keepdim=True)
+            behind = best - value
+            open_ = alive & (index != leader) & (size > 0).unsqueeze(-1)
+            margin = torch.minimum(margin, torch.where(open_, (behind - tolerance).abs(), torch.inf).amin(-1))
+            alive = alive & ~(behind > tolerance)
+    weights = alive.double()
+    return Choice(weights / weights.sum(-1, keepdim=True), alive.long().argmax(-1), margin)
+
+
+def shares(scores: Sequence[Scores], allowed: Tensor | None = None, sharpness: float = 16.0) -> Tensor:
+    """Weights ``(*batch, G)`` of the elements that are continuous in the input: those near the best share the weight.
+
+    With ``p`` the softmax of ``sharpness`` times the sum over the inputs, the k-th divided by k, of the first score in
+    units of the size of the input, and ``s = sum_g p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0 at 0 to 1
+    at 1. The best has weight; elements far behind have none, exactly, so that few poses are to be run. Twice
+    differentiable in the input wherever it is not zero.
+    """
+    total = torch.stack(
+        [
+            s.values[..., 0, :] / (torch.where(s.size > 0, s.size, 1.0) * (i + 1)).unsqueeze(-1)
+            for i, s in enumerate(scores)
+        ]
+    ).sum(0)
+    if allowed is not None:
+        total = torch.where(allowed, total, -torch.inf)
+    p = (sharpness * total).softmax(-1)
+    t = (2 * p / p.square().sum(-1, keepdim=True) - 1).clamp(0, 1)
+    weights = p * (t * t * t * (t * (6 * t - 15) + 10))
+    return weights / weights.sum(-1, keepdim=True)
