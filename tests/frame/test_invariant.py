@@ -120,6 +120,7 @@ def test_the_unit_of_length_makes_no_difference(size: float, dtype: torch.dtype)
             assert permuted_error(model, group, (CLOUDS[name] * size).to(dtype), dtype, 3) <= bound(group, dtype), name
 
 
+@pytest.mark.slow
 def test_every_type_of_output() -> None:
     def net(x: Tensor) -> dict[str, Tensor]:
         y = attention(x)
@@ -172,6 +173,7 @@ def test_kinds_of_atoms_that_break_the_symmetry(name: str) -> None:
         assert error <= 1e-11, group
 
 
+@pytest.mark.slow
 def test_velocities() -> None:
     def net(x: Tensor, v: Tensor) -> Tensor:
         return attention(x) + attention(v + 0.3 * x)
