@@ -83,3 +83,8 @@ def tree_map(function: Callable[..., Any], *trees: Any) -> Any:
     Private: ``torch.utils._pytree`` has no public name yet, and is what ``torch.export`` asks users to register with.
     """
     return _pytree.tree_map(function, *trees)
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """All leaves of nested containers; see ``tree_map``."""
+    return _pytree.tree_leaves(tree)

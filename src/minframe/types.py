@@ -68,3 +68,5 @@ PERMUTATION_TYPES: dict[str, Type] = {
 }
 #: Of products of permutations with a linear group.
 PRODUCT_TYPES: dict[str, Type] = LINEAR_TYPES | {"node": NODE, "edge": EDGE}
+#: Of a linear group, which moves none of the others: an input may be given one to say what it has entries for.
+COORDINATE_TYPES: dict[str, Type] = PRODUCT_TYPES | {"edge_index": EDGE_INDEX, "edge_attr": EDGE_ATTR}

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from minframe.frame import Frame
+from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group, Input
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
-from minframe.tracing import has_tangent, tree_map
+from minframe.tracing import has_tangent, tree_leaves, tree_map
 
 MINIMAL = Minimal()
 
 
+TYPED = object()  # stands for a tensor that has a type
 LABELLING = "labelling"  # the entry of a state dict that names the library of canonical orders
 
 
@@ -38,6 +40,13 @@ def _mean(results: Sequence[Any]) -> Any:
     if len(results) == 1:
         return results[0]
     return tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
+
+
+def _total(results: Sequence[Any]) -> Any:
+    """The sum of every tensor in results of one structure."""
+    if len(results) == 1:
+        return results[0]
+    return tree_map(lambda *x: sum(x[1:], x[0]) if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(nn.Module):
@@ -149,6 +158,9 @@ class Equivariant(nn.Module):
         args = (first, *args) if args or first is not None else ()
         names, values = self._named(args, kwargs)
         found = self._frames(values)
+        if isinstance(found, WeightedFrame):
+            found = found.drawn() if self.training else found
+            return _total([self._pass(part, names, values) for part in found.parts()])
         frames = [found] if isinstance(found, Frame) else found
         return _mean([self._pass(frame, names, values) for frame in frames])
 
@@ -182,6 +194,8 @@ class Equivariant(nn.Module):
             return frame.pose(x, type, own=path in self.frame_on)
 
         values = dict(values)
+        if isinstance(frame, WeightedFrame):
+            self._prepare(frame, values)
         for name, types in self.inputs.items():
             if name in values:
                 values[name] = map_typed(show, types, values[name], (name,), strict=False)
@@ -210,10 +224,30 @@ class Equivariant(nn.Module):
                 raise TypeError(
                     f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
                 )
-            self.group.check(x, type, ".".join(path), frame.layout)
+            self.group.check(x, type, ".".join(path), frame.shown_layout)
             return frame.from_canonical(x, type)
 
         return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
+        """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
+
+        def set_edges(path: Path, type: str, x: Any) -> Any:
+            if type == "edge_index" and isinstance(x, Tensor):
+                frame.expansion.set_edges(x, ".".join(path))
+            return TYPED if isinstance(x, Tensor) else x
+
+        for name, x in values.items():
+            if name in (self.mask, self.batch):
+                continue
+            if name in self.inputs:
+                x = map_typed(set_edges, self.inputs[name], x, (name,), strict=False)
+            if any(isinstance(leaf, Tensor) for leaf in tree_leaves(x)):
+                raise ValueError(
+                    f"{name} holds a tensor without a type, and mf.frames.Smooth shows the backbone several poses of "
+                    f"each sample: say in inputs= how to repeat it: {name!r}: 'scalar' (one entry per sample), 'node' "
+                    "(per row), 'edge' (per pair of rows), 'edge_index', 'edge_attr', or 'constant' (the same for all)"
+                )
 
     def _frames(self, values: dict[str, Any]) -> Frame | Sequence[Frame]:
         """The frame of one call, or several."""

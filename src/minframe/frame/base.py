@@ -25,6 +25,11 @@ class Frame(ABC):
     keeps_scalars: bool = True
 
     @property
+    def shown_layout(self) -> Layout:
+        """The layout of what a backbone is shown, and returns."""
+        return self.layout
+
+    @property
     @abstractmethod
     def element(self) -> Tensor:
         """``g0``, in the group, in the dtype of the cloud."""

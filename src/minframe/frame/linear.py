@@ -16,10 +16,12 @@ from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.types import CONSTANT, Type
+from minframe.types import CONSTANT, EDGE_ATTR, EDGE_INDEX, Type
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
+
+UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  # by whatever moves coordinates: not even padding is looked for
 
 
 class LinearFrame(Frame):
@@ -94,6 +96,8 @@ class LinearFrame(Frame):
         kind = self.group.type(type)
         if own and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
+        if kind in UNTOUCHED:
+            return x
         if not (kind.order or kind.parity):
             return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:

@@ -103,7 +103,7 @@ class GL(MatrixGroup):
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
         if self.special:
-            factors = self._factors(torch.linalg.det(linear), basis.determined)
+            factors = self.volume_factors(torch.linalg.det(linear), basis.determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
         if poison is not None:
             linear, inverse = linear + poison[..., None, None], inverse + poison[..., None, None]
@@ -125,7 +125,7 @@ class GL(MatrixGroup):
             _, inverse = whitened(basis, layout)
         return Reduction(cloud, inverse * basis.determined.unsqueeze(-1), [slice(0, self.d)])
 
-    def _factors(self, volume: Tensor, determined: Tensor) -> Tensor:
+    def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
 
         At full rank all axes share the size of the volume, and its sign or phase is put into the last one: a factor of

@@ -17,7 +17,7 @@ from minframe.groups.base import Group, Input
 from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
 from minframe.relations import check_rows
-from minframe.types import LINEAR_TYPES, PRODUCT_TYPES
+from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, PRODUCT_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class LinearGroup(_Coordinates):
     (``frames.Unordered``) use it to tell rows apart.
     """
 
-    types = PRODUCT_TYPES
+    types = COORDINATE_TYPES
     frame_types = ("point", "vector")
 
     def __add__(self, other: object) -> LinearGroup:
@@ -133,7 +133,7 @@ class LinearGroup(_Coordinates):
         return cloud
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        kind = PRODUCT_TYPES[type]
+        kind = COORDINATE_TYPES[type]
         if kind.nodes:
             check_rows(x, kind, name, layout)
         elif kind.order or kind.parity:

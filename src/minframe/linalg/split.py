@@ -61,7 +61,7 @@ def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     if min(p, q) > 1:
         found = spectral(cloud, rows, layout, s, p, q)
         return Split(found.matrix, None, found.axes, found.null, found.margin)
-    rest = _rest_frame(cloud, rows, layout, s, p, q)
+    rest = rest_frame(cloud, rows, layout, p, q, s)
     momentum = rest.momentum
     assert momentum is not None
     if all_true(momentum):
@@ -76,12 +76,13 @@ def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
     return Split(matrix, momentum, found.axes, null, margin)
 
 
-def _rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int) -> Split:
+def rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int, scatter: Tensor | None = None) -> Split:
     """The boost to the rest frame of the total momentum, and whether it may be taken.
 
     There, with ``u = P / M``, the row ``y_i`` has the time component ``<u, x_i>``, so that ``|y_i|^2 = 2 |<u, x_i>|^2 -
     <x_i, x_i>``, and no row needs to be moved.
     """
+    s = layout.scatter(rows) if scatter is None else scatter
     time = 0 if p == 1 else p
     eta = signs(p, q, rows.device)
     eta = eta * eta[time]

@@ -1,0 +1,186 @@
+"""A frame of several weighted elements per sample, as smooth frames are; see ``frames.smooth``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Cloud
+from minframe.frame import Frame, LinearFrame
+from minframe.layout import Layout
+from minframe.layout.expand import Expansion, expansion
+from minframe.linalg.stabiliser import Stabiliser
+from minframe.types import CONSTANT
+
+if TYPE_CHECKING:
+    from minframe.groups.linear import LinearGroup
+
+Uniform = Callable[..., Tensor]
+
+
+class WeightedFrame(Frame):
+    """``K`` group elements with weights: those of a sample add up to one, and give ``sum_k w_k g_k . f(g_k^-1 . x)``.
+
+    ``to_canonical`` gives tensors with one entry per *pose*, ``(K, ...)``, the batch axes flattened (with a batch vector:
+    the rows of all poses, one after the other); ``from_canonical`` takes such, and returns one entry per sample.
+
+    Args:
+        group: the group it belongs to.
+        cloud: what the frame was taken of.
+        sample: ``(K,)``, the sample that each pose belongs to, ascending, in the flattened batch.
+        weights: ``(K,)``, in float64.
+        linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
+        inverse: their inverses.
+        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
+        stabiliser: of the poses: what fades where axes vanish.
+        chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
+        samples: the number of poses per sample that ``drawn`` takes; ``None``: all.
+        uniform: source of random numbers.
+    """
+
+    group: LinearGroup
+    keeps_scalars = False
+
+    def __init__(
+        self,
+        group: LinearGroup,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        linear: Tensor | None,
+        inverse: Tensor | None,
+        stabiliser: Stabiliser,
+        own_inverse: Tensor | None = None,
+        chunk: int | None = None,
+        samples: int | None = None,
+        uniform: Uniform | None = None,
+    ) -> None:
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.sample = sample
+        self.weights = weights
+        self.stabiliser = stabiliser
+        self.chunk = chunk
+        self.samples = samples
+        self._uniform = uniform
+        self.expansion: Expansion = expansion(cloud.layout, sample)
+        shift = None if cloud.origin is None else cloud.origin.reshape(-1, cloud.origin.shape[-1])[sample]
+        self.elements = LinearFrame(
+            group=group,
+            linear=linear,
+            inverse=inverse,
+            own_inverse=own_inverse,
+            shift=shift,
+            stabiliser=stabiliser,
+            cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
+            margin=lambda: torch.full_like(weights, torch.inf),
+        )
+
+    @property
+    def shown_layout(self) -> Layout:
+        return self.expansion.layout
+
+    @property
+    def poses(self) -> Tensor:
+        """The number of poses of each sample, ``(*batch,)``."""
+        count = self.layout.batch_shape
+        total = torch.zeros(count, dtype=torch.int64, device=self.sample.device).view(-1)
+        return total.index_add(0, self.sample, torch.ones_like(self.sample)).view(count)
+
+    @property
+    def element(self) -> Tensor:
+        """The element of the largest weight in each sample."""
+        weight = self.weights.detach()
+        count = self.poses.numel()
+        largest = weight.new_zeros(count).scatter_reduce(0, self.sample, weight, "amax")
+        at = torch.where(weight == largest[self.sample], torch.arange(len(weight), device=weight.device), len(weight))
+        first = at.new_full((count,), len(weight)).scatter_reduce(0, self.sample, at, "amin")
+        element = self.elements.element[first]
+        return element.view((*self.layout.batch_shape, *element.shape[1:]))
+
+    @property
+    def rank(self) -> Tensor:
+        with torch.no_grad():
+            return self.group.row_frame(replace(self.cloud, origin=None)).rank
+
+    @property
+    def size(self) -> Tensor:
+        """The number of poses of each sample."""
+        return self.poses.double()
+
+    @property
+    def margin(self) -> Tensor:
+        """Infinite: nothing is decided, so nothing can flip."""
+        return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.sample.device)
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        return self.elements.to_canonical(self.expand(x, type), type)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        return self.elements.pose(self.expand(x, type), type, own)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, type)
+
+    def expand(self, x: Tensor, type: str) -> Tensor:
+        """``x`` as it is, once for each pose."""
+        kind = self.group.type(type)
+        return x if kind is CONSTANT else self.expansion.expand(x, kind)
+
+    def reorder(self, x: Tensor) -> Tensor:
+        return self.expansion.batch_argument(x)
+
+    def parts(self) -> Iterator[WeightedFrame]:
+        """The frame, or parts of it of at most ``chunk`` poses, whose results add up."""
+        count = len(self.sample)
+        if self.chunk is None or count <= self.chunk:
+            yield self
+            return
+        for start in range(0, count, self.chunk):
+            yield self._select(torch.arange(start, min(start + self.chunk, count), device=self.sample.device))
+
+    def drawn(self) -> WeightedFrame:
+        """``samples`` poses of each sample, drawn by weight, with repetition: all of it in expectation.
+
+        A pose ``k`` that was drawn has the weight ``w_k / w_k`` over the number of draws, where the denominator is a
+        constant to autograd. So not only values are unbiased: the derivative of such a term is ``(dw_k f_k + w_k df_k)
+        / w_k``, whose expectation is the derivative of ``sum_k w_k f_k``, and so for all further derivatives.
+        """
+        if self.samples is None:
+            return self
+        assert self._uniform is not None
+        weight = self.weights.detach()
+        before = torch.cat([weight.new_zeros(1), weight.cumsum(0)])
+        last = self.poses.view(-1).cumsum(0)
+        low, high = before[last - self.poses.view(-1)], before[last]
+        at = low + (high - low) * self._uniform(self.samples, len(low), device=weight.device)
+        pick = torch.searchsorted(before, at, right=True) - 1
+        pick = torch.minimum(torch.maximum(pick, last - self.poses.view(-1)), last - 1).mT.reshape(-1)
+        return self._select(pick, 1 / (weight[pick] * self.samples))
+
+    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedFrame:
+        def taken(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[pick]
+
+        weights = self.weights[pick]
+        return WeightedFrame(
+            self.group,
+            self.cloud,
+            self.sample[pick],
+            weights if factor is None else weights * factor,
+            taken(self.elements.linear),
+            taken(self.elements.inverse),
+            self.stabiliser.spread(lambda sample: sample[pick]),
+            taken(self.elements.own_inverse),
+            self.chunk,
+            self.samples,
+            self._uniform,
+        )
+
+    def __repr__(self) -> str:
+        return f"WeightedFrame(group={self.group}, poses={self.poses.tolist()})"

@@ -1,0 +1,88 @@
+"""Averages over the stabiliser that set in gradually, as axes of a cloud vanish.
+
+Where the rank of a cloud drops, the axes behind it turn arbitrarily fast, and an equivariant output would jump. A hard
+frame averages over the isometries of the axes that are gone. Here this average comes in by degrees. Let axes ``m, m + 1,
+...`` be free and ``K_m`` the group of their isometries (of determinant one, if the group says so), so that ``K_d = 1``,
+and ``K_m`` contains ``K_(m+1)``. Let ``A_m`` be the average over ``K_m`` (``linalg.stabiliser``), and ``f_j`` in [0, 1] a
+smooth function of the length of axis ``j`` over that of the longest row, zero at zero. Then
+
+    A = sum_m  c_m A_m,      c_m = f_0 f_1 ... f_(m-1) (1 - f_m)    for m < d,      c_d = f_0 ... f_(d-1),
+
+is a convex combination, as the sum telescopes to one.
+
+*Exact.* The lengths are invariant, so A is one and the same linear map for the whole orbit, and ``g A y`` moves with g.
+
+*Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0 and so do all ``c_m`` with ``m > j``. The
+others multiply ``A_m`` with ``m <= j``, for which ``h A_m = A_m`` for all ``h`` in ``K_m``, and so for all in ``K_j``. So
+``g A y`` in the limit depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and not
+on those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the coordinates
+along axes that vanish do. So is the sum over poses, as the weights of all that share the steps before ``j`` add up to
+the weight of these steps, and all of them have the same limit.
+
+Where no axis is short, A is 1. Inputs that are no part of the cloud fade in the same way: they are shown to the
+backbone as ``A g^-1 x``, and ``A_m g^-1 = A_m h^-1 g^-1`` for ``h`` in ``K_m``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from minframe.linalg.action import behind_batch
+from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
+from minframe.types import Type
+
+
+@dataclass(frozen=True)
+class FadingStabiliser(Stabiliser):
+    """``A``. ``determined`` is True for all axes: what is left of them fades by itself.
+
+    Attributes:
+        coefficients: ``(K, d + 1)``, ``c_m``; ``None``: all axes of all samples are long.
+        levels: ``A_m``, the last of which is trivial.
+    """
+
+    coefficients: Tensor | None
+    levels: Sequence[IsometryStabiliser]
+
+    @property
+    def size(self) -> Tensor:
+        return torch.ones(self.determined.shape[:-1], dtype=torch.float64, device=self.determined.device)
+
+    def spread(self, to_rows: Callable[[Tensor], Tensor]) -> FadingStabiliser:
+        coefficients = None if self.coefficients is None else to_rows(self.coefficients)
+        return replace(self, determined=to_rows(self.determined), coefficients=coefficients)
+
+    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+        if self.coefficients is None or type.order != 1:
+            return matrix
+        return matrix * self._kept(type).unsqueeze(-2)
+
+    def _kept(self, type: Type) -> Tensor:
+        """What axes are multiplied with for a type of order one, ``(K, d)``."""
+        assert self.coefficients is not None
+        kept = torch.stack([level.kept_axes(type).expand(self.determined.shape[-1]) for level in self.levels])
+        return self.coefficients @ kept.to(self.coefficients.dtype)
+
+    def average(self, y: Tensor, type: Type) -> Tensor:
+        if self.coefficients is None or not (type.order or type.parity):
+            return y
+        if type.order == 1:
+            return y * behind_batch(self._kept(type), y, 1)
+        averages = [level.average(y, type) for level in self.levels]
+        return sum(
+            (behind_batch(c, y, 0) * a for c, a in zip(self.coefficients.unbind(-1), averages, strict=True)),
+            torch.zeros((), dtype=y.dtype, device=y.device),
+        )
+
+
+def coefficients(fades: Tensor) -> Tensor:
+    """``c_m`` ``(K, d + 1)`` for ``f_j`` ``(K, d)``."""
+    found, before = [], torch.ones_like(fades[:, 0])
+    for f in fades.unbind(-1):
+        found.append(before * (1 - f))
+        before = before * f
+    return torch.stack([*found, before], -1)
