@@ -129,13 +129,13 @@ class GL(MatrixGroup):
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
 
         At full rank all axes share the size of the volume, and its sign or phase is put into the last one: a factor of
-        ``-1`` on all would not do in even dimensions. Else a free axis takes all of it, and the pose does not change.
+        ``-1`` on all would not do in even dimensions. Else the free axes share it, and the pose does not change.
         """
         volume = volume.unsqueeze(-1)
-        full = determined[..., -1:]
-        size = torch.where(full, volume.abs() ** (-1 / self.d), 1.0).to(volume.dtype)
-        last = torch.where(full, size * volume.sgn().conj(), 1 / volume)
-        return torch.cat([size.expand(*size.shape[:-1], self.d - 1), last], -1)
+        shared = determined[..., -1:] | ~determined
+        share = -1 / shared.sum(-1, keepdim=True).to(volume.abs().dtype)
+        size = torch.where(shared, volume.abs() ** share, 1.0).to(volume.dtype)
+        return torch.cat([size[..., :-1], size[..., -1:] * volume.sgn().conj()], -1)
 
 
 @dataclass(frozen=True, repr=False)

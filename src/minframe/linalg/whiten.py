@@ -8,7 +8,8 @@ leaves unchanged.
 The rows are first written as ``x = z A`` with A the rows that Euclidean pivoting chooses; then
 ``Z = sum_i z_i z_i^* >= 1`` has a harmless Cholesky factor L even where the matrix that moved the cloud has a condition
 number of 1e6, whose square would have been that of S. ``T = A^T L / sqrt(n)``. Where the rank is short, T is completed
-by Euclidean normals of the span, whose coordinates are zero.
+by Euclidean normals of the span, whose coordinates are zero. They are as long as the longest row, so that T can be
+inverted whatever the unit of the rows is.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def row_basis(
     noise = 8 * cloud.eps * cloud.offset()
     tolerance = cloud.tolerance if tolerance is None else tolerance
     found = pivoted_qr(Planes.of(rows, layout, tolerance, noise, cloud.name), False)
-    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), found.basis.mT)
+    unit = found.peaks[..., :1].sqrt()
+    normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
+    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
     inverse = torch.linalg.inv(a)
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
