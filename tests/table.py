@@ -50,6 +50,9 @@ FINITE: list[mf.Group] = [
     mf.Dihedral(4) + mf.Trivial(1),
 ]
 GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE
+#: Those whose frames depend on the order of the rows, whatever is asked for: an error says so.
+ORDERED = [mf.SignedPermutations(k) for k in (1, 2, 5)]
+ORDERED += [mf.Cyclic(6) + mf.E(2), mf.SignedPermutations(3) + mf.Trivial(1), mf.Dihedral(4) + mf.Trivial(1)]
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 

@@ -24,6 +24,7 @@ from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.frame.product import ProductFrame, reordered
@@ -115,8 +116,11 @@ def check_values(group: Group, cloud: Cloud) -> None:
         check_not_mapped(x, group, cloud.name)
 
 
-def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
+def product_frame(group: Product, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
+    matrices = getattr(group.linear, "matrices", None)
+    if matrices is not None:  # a finite group
+        return OrbitFrame(group, matrices, cloud, True, group.permutations.backend, group.permutations.rtol)
     if is_compiling():
         return CompiledFrame(group, group.linear, cloud, "product")
     check_values(group, cloud)
@@ -148,6 +152,11 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     a symmetry, the other choices would have shown the backbone the same cloud with its rows permuted; one that respects
     permutations would have returned the same with its rows permuted, and that is what is averaged over.
     """
+    matrices = getattr(group, "matrices", None)
+    if matrices is not None and not cloud.inputs:  # grids have no rows
+        return group.row_frame(cloud)
+    if matrices is not None:  # a finite group
+        return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
