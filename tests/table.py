@@ -17,6 +17,7 @@ EUCLIDEAN = [make(d) for make in FAMILIES for d in DIMENSIONS]
 LINEAR: list[mf.Group] = [
     *(make(p, q) for make in (mf.O, mf.SO) for p, q in ((2, 1), (2, 2), (3, 1))),
     *(make(d) for make in (mf.Lorentz, mf.ProperLorentz, mf.OrthochronousLorentz, mf.Poincare) for d in (2, 3, 4)),
+    *(mf.OrthochronousLorentz(d, parity=True) for d in (2, 4)),
     *(make(d) for make in (mf.U, mf.SU) for d in (1, 2, 3, 4)),
     *(make(p, q) for make in (mf.U, mf.SU) for p, q in ((1, 1), (2, 1), (1, 3), (2, 2))),
     *(make(d) for make in (mf.GL, mf.SL) for d in (2, 3, 4, 5)),

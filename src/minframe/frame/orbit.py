@@ -28,7 +28,7 @@ from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry, Symmetry
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import transform
-from minframe.linalg.orbit import SCORES, Choice, Scores, choose, probes
+from minframe.linalg.orbit import SCORES, Scores, choose, probes
 from minframe.relations import coloured, is_per_row
 from minframe.types import Type
 
