@@ -17,6 +17,7 @@ EUCLIDEAN = [make(d) for make in FAMILIES for d in DIMENSIONS]
 LINEAR: list[mf.Group] = [
     *(make(p, q) for make in (mf.O, mf.SO) for p, q in ((2, 1), (2, 2), (3, 1))),
     *(make(d) for make in (mf.Lorentz, mf.ProperLorentz, mf.OrthochronousLorentz, mf.Poincare) for d in (2, 3, 4)),
+    *(mf.OrthochronousLorentz(d, parity=True) for d in (2, 4)),
     *(make(d) for make in (mf.U, mf.SU) for d in (1, 2, 3, 4)),
     *(make(p, q) for make in (mf.U, mf.SU) for p, q in ((1, 1), (2, 1), (1, 3), (2, 2))),
     *(make(d) for make in (mf.GL, mf.SL) for d in (2, 3, 4, 5)),
@@ -50,6 +51,9 @@ FINITE: list[mf.Group] = [
     mf.Dihedral(4) + mf.Trivial(1),
 ]
 GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE
+#: Those whose frames depend on the order of the rows, whatever is asked for: an error says so.
+ORDERED = [mf.SignedPermutations(k) for k in (1, 2, 5)]
+ORDERED += [mf.Cyclic(6) + mf.E(2), mf.SignedPermutations(3) + mf.Trivial(1), mf.Dihedral(4) + mf.Trivial(1)]
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 

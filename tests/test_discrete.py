@@ -125,3 +125,86 @@ def test_vectors_and_points_together() -> None:
             lambda x, v: torch.tanh(x + 0.3) + v**3, group, inputs={"x": "point", "v": "vector"}, frame_on="x"
         )
         assert mf.testing.equivariance_error(alone, group, x, v).max() < 1e-12
+
+
+ROTATIONS = [mf.Cyclic(1), mf.Cyclic(4), mf.Cyclic(6), mf.Dihedral(4), mf.Octahedral(), mf.Octahedral(reflections=True)]
+
+
+def ordered_net(x: Tensor) -> Tensor:
+    place = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * 0.1
+    return torch.tanh(x * torch.linspace(0.5, 2, x.shape[-1], dtype=x.dtype) + 0.2) + place * x
+
+
+@pytest.mark.parametrize("group", ROTATIONS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_products_with_permutations(group: mf.Group, dtype: torch.dtype) -> None:
+    both = mf.S() * group
+    d = group.d
+    x = torch.randn(6, d, dtype=D)
+    axes = torch.cat([torch.eye(d, dtype=D), -torch.eye(d, dtype=D)])
+    families = {
+        "generic": x,
+        "axes": axes,
+        "zero": 0 * x,
+        "opposite": torch.cat([x, -x]),
+        "line": x * axes[0],
+        "one": x[:1],
+    }
+    families["duplicated"] = torch.cat([x, x[:3]])
+    model = mf.Equivariant(ordered_net, both)
+    bound = mf.testing.bound(both, dtype)
+    for name, cloud in families.items():
+        copies = cloud.expand(30, *cloud.shape).contiguous()
+        g = both.random(30, n=len(cloud), dtype=D)
+        moved = both.act(g, copies).to(dtype)
+        plain = model(copies.to(dtype)).double()
+        error = (model(moved).double() - both.act(g, plain)).flatten(1).norm(dim=1).max()
+        assert error <= bound * (1 + plain.flatten(1).norm(dim=1).max()), name
+        pose, frame = mf.canonicalize(copies.to(dtype), both)
+        torch.testing.assert_close(mf.canonicalize(moved, both)[0], pose, atol=10 * bound, rtol=0)
+        back = frame.from_canonical(frame.to_canonical(copies.to(dtype)))
+        torch.testing.assert_close(back, copies.to(dtype), atol=10 * bound, rtol=0)
+        assert bool(both.contains(frame.element).all())
+
+
+def test_size_of_products_counts_pairs() -> None:
+    square = torch.tensor([[1.0, 1], [-1, 1], [-1, -1], [1, -1]], dtype=D)
+    assert (mf.S() * mf.Dihedral(4)).frame(square).size == 8
+    assert (mf.S() * mf.Cyclic(2)).frame(square).size == 2
+    assert (mf.S() * mf.Cyclic(2)).frame(torch.cat([square, square])).size == 2 * 2**4
+    assert (mf.S() * mf.Cyclic(3)).frame(square).size == 1
+
+
+@pytest.mark.parametrize("frames", ["product", "unordered"])
+def test_kinds_bonds_masks_and_batch_vectors(frames: str) -> None:
+    group = mf.Dihedral(4)
+    both = mf.S() * group if frames == "product" else group
+    method = mf.frames.Minimal() if frames == "product" else mf.frames.Unordered()
+    square = torch.tensor([[1.0, 1], [-1, 1], [-1, -1], [1, -1], [0, 0]], dtype=D)
+    x = torch.stack([square, square, torch.randn(5, 2, dtype=D)])
+    kinds = torch.tensor([[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 0, 0, 0]])
+    bonds = torch.zeros(3, 5, 5, dtype=D)
+    bonds[0, 0, 1] = bonds[0, 1, 0] = 1
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    mask[2, 1] = False
+
+    def net(x: Tensor, kinds: Tensor, bonds: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.tanh(x + 0.3 * kinds.unsqueeze(-1) + 0.1) * mask.unsqueeze(-1)
+        y = y + bonds @ y + y.sum(-2, keepdim=True) * mask.unsqueeze(-1)
+        return y, (y @ y.roll(1, -1).mT)
+
+    types = {"x": "point", "kinds": "node", "bonds": "edge"}
+    model = mf.Equivariant(net, both, inputs=types, outputs=("vector", "edge"), mask="mask", frames=method)
+    y, pairs = model(x, kinds, bonds, mask=mask)
+    for g in group.matrices:
+        p = torch.randperm(5)
+        z, moved = model((x @ g.mT)[:, p], kinds[:, p], bonds[:, p][:, :, p], mask=mask[:, p])
+        torch.testing.assert_close(z[mask[:, p]], (y @ g.mT)[:, p][mask[:, p]], atol=1e-12, rtol=0)
+        torch.testing.assert_close(moved, pairs[:, p][:, :, p], atol=1e-12, rtol=0)
+    rows, batch = torch.cat([square, torch.randn(3, 2, dtype=D)]), torch.tensor([0, 1, 0, 0, 1, 0, 0, 1])
+    flat = mf.Equivariant(
+        lambda x, batch: torch.tanh(x + 0.3), both, inputs={"x": "point"}, batch="batch", frames=method
+    )
+    g, p = group.matrices[5], torch.randperm(8)
+    moved = flat((rows @ g.mT)[p], batch=batch[p])
+    torch.testing.assert_close(moved, (flat(rows, batch=batch) @ g.mT)[p], atol=1e-12, rtol=0)

@@ -80,6 +80,7 @@ def test_number_of_graphs_with_seven_nodes():
     assert len(classes(edges.flatten(0, 1))) == 1044
 
 
+@pytest.mark.slow
 def test_connected_graphs_with_eight_nodes():
     edges = all_graphs(8)[-1]
     edges = edges[connected(edges)]
@@ -575,6 +576,7 @@ def test_sparse_without_edges_or_nodes():
     assert graph.canonical_form_sparse(nothing, nodes=torch.empty(3, 0), num_nodes=3).order.shape == (3,)
 
 
+@pytest.mark.slow
 def test_large_sparse_graph():
     n = 100_000
     index = torch.randint(0, n, (2, 250_000))

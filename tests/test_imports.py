@@ -25,7 +25,7 @@ LAYERS = (
     ("frame",),
     ("groups",),
     ("frames",),
-    ("degenerate", "signature", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
+    ("degenerate", "signature", "rowwise", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
     ("minframe",),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
@@ -35,6 +35,7 @@ REMAINING = {
     ("minframe.frame.compiled", "minframe"),
     ("minframe.frame.compiled", "minframe.groups.base"),
     ("minframe.frame.compiled", "minframe.groups.linear"),
+    ("minframe.frame.invariant", "minframe.groups.base"),
     ("minframe.frame.invariant", "minframe.groups.linear"),
     ("minframe.frame.invariant", "minframe.groups.product"),
     ("minframe.frame.linear", "minframe.groups.linear"),
@@ -43,6 +44,7 @@ REMAINING = {
     ("minframe.frame.product", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.permutation"),
+    ("minframe.linalg.choice", "minframe.cloud"),
     ("minframe.linalg.qr", "minframe.cloud"),
     ("minframe.linalg.spectral", "minframe.cloud"),
     ("minframe.linalg.split", "minframe.cloud"),

@@ -188,6 +188,7 @@ def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     torch.testing.assert_close(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Lorentz(3), mf.GL(3)], ids=str)
 def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
     # How many samples a batch vector has is known only from its values; it may be another number each time.
@@ -201,6 +202,7 @@ def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
             torch.testing.assert_close(found(x, batch=numbers), model(x, batch=numbers))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_compiles_permutations_with_a_batch_vector() -> None:
     # Here samples are padded to the size of the largest, so there is a graph break.
@@ -301,6 +303,7 @@ def _worker(rank: int, folder: str) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = mf.Equivariant(mlp(), mf.E(3))

@@ -47,6 +47,18 @@ def test_transforms(transform: Any) -> None:
     assert not tracing.is_transformed(torch.ones(3))
 
 
+def test_maps_are_seen_below_derivatives() -> None:
+    seen: list[bool] = []
+
+    def look(x: Tensor) -> Tensor:
+        seen.append(tracing.is_mapped(x))
+        return (x * x).sum()
+
+    torch.func.grad(look)(torch.ones(3))
+    torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
+    assert seen == [False, True]
+
+
 def test_tangents() -> None:
     x = torch.ones(3)
     assert not tracing.has_tangent(x)

@@ -101,6 +101,7 @@ def test_files(spheres: tuple[Any, Path]) -> None:
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_seed_print_the_same_table(tmp_path: Path) -> None:
     args = [*LITTLE, "--group", "SE(3)", "--output", tmp_path]
     first, second = run(*args), run(*args)
@@ -108,6 +109,7 @@ def test_two_runs_with_one_seed_print_the_same_table(tmp_path: Path) -> None:
     assert first.stdout == second.stdout
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_figures() -> None:
     panel = next(panel for panel in cases.panels(True) if str(panel.group) == "SU(3)")
     one, two, again = ([row.worst for row in verify.verify_panel(panel, "float64", seed)[1]] for seed in (0, 1, 0))
@@ -115,6 +117,7 @@ def test_another_seed_gives_other_figures() -> None:
     assert all(a != b for a, b in zip(one, two, strict=True))
 
 
+@pytest.mark.slow
 def test_a_filter_changes_no_figure(spheres: tuple[Any, Path], tmp_path: Path) -> None:
     assert run(*LITTLE, "--group", "O(5)", "--output", tmp_path).exit_code == 0
     assert rows_of(tmp_path) == [row for row in rows_of(spheres[1]) if row["group"] == "O(5)"]
@@ -200,6 +203,7 @@ def test_help_and_version() -> None:
     assert "--quick" in run("verify", "--help").stdout
 
 
+@pytest.mark.slow
 def test_the_command_writes_nothing_to_standard_error(tmp_path: Path) -> None:
     python = [sys.executable, "-W", "error", "-m", "minframe_lab"]
     command = [*python, *LITTLE, "--group", "Translation", "--output", tmp_path]

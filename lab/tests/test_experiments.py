@@ -268,6 +268,104 @@ class TestShortRuns:
         assert "minimal" in result.output
 
 
+def refused(*words: object) -> str:
+    """What a command says that fails: one line, and no traceback."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith("minframe reproduce: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("cache")
+class TestFoldersThatCannotBeUsed:
+    SEPARATE = ("exp", "--backbone", "gin", "--limit", 20, "--initialisations", 1)
+    TRAIN = ("hull", "--limit", 64, "--epochs", 1)
+
+    @pytest.mark.parametrize("words", [SEPARATE, TRAIN])
+    @pytest.mark.parametrize("checkpoint", [True, False])
+    def test_a_finished_run_survives_other_settings(self, words: Any, checkpoint: bool, tmp_path: Path) -> None:
+        command(*words, "--output", tmp_path)
+        if not checkpoint:  # as in the folder of results
+            (tmp_path / record.CHECKPOINT).unlink()
+        before = files(tmp_path)
+        assert "holds a run with other settings" in refused(*words, "--seed", 1, "--output", tmp_path)
+        assert files(tmp_path) == before
+        other = self.TRAIN if words is self.SEPARATE else self.SEPARATE
+        assert "holds a run with other settings" in refused(*other, "--output", tmp_path)
+        assert files(tmp_path) == before
+
+    def test_a_finished_run_stays_finished_while_it_is_done_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        command(*self.SEPARATE, "--output", tmp_path)
+        before = files(tmp_path)
+
+        def kill(*_: object) -> None:
+            raise KilledError
+
+        monkeypatch.setattr(separating.Separate, "graphs", kill)
+        with pytest.raises(KilledError):
+            separating.run(separating.stored(tmp_path), tmp_path)
+        assert files(tmp_path) == before
+
+    @pytest.mark.parametrize("words", [SEPARATE, TRAIN])
+    def test_truncated_checkpoint(self, words: Any, tmp_path: Path) -> None:
+        command(*words, "--output", tmp_path)
+        path = tmp_path / record.CHECKPOINT
+        for size in (0, 10, path.stat().st_size // 2):
+            path.write_bytes(path.read_bytes()[:size])
+            assert f"{path} is damaged" in refused(*words, "--output", tmp_path)
+
+    def test_files_are_written_all_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        record.save({"x": torch.zeros(3)}, tmp_path / "state")
+
+        def cut(state: object, path: Path) -> None:
+            path.write_bytes(b"half")
+            raise KilledError
+
+        monkeypatch.setattr(torch, "save", cut)
+        with pytest.raises(KilledError):
+            record.save({"x": torch.ones(3)}, tmp_path / "state")
+        assert torch.equal(record.load(tmp_path / "state")["x"], torch.zeros(3))
+
+    @pytest.mark.parametrize("name", ["exp", "hull"])
+    def test_metrics(self, name: str, tmp_path: Path) -> None:
+        path = tmp_path / record.METRICS
+        assert "holds no run" in refused(name, "--evaluate", tmp_path)
+        for text in ("", '{"experiment": "ex', "[]", "{}"):
+            path.write_text(text)
+            assert str(path) in refused(name, "--evaluate", tmp_path)
+            assert str(path) in refused(name, "--limit", 20, "--output", tmp_path)
+            assert str(path) in refused("table", tmp_path.parent)
+            assert path.read_text() == text
+        record.write(record.begin(name, {"seed": 0}), tmp_path)
+        assert "is not finished" in refused(name, "--evaluate", tmp_path)
+        record.write(record.begin(name, {"seed": 0, "new": 1}) | {"complete": True}, tmp_path)
+        assert "has settings that are not known here" in refused(name, "--evaluate", tmp_path)
+
+    def test_weights(self, tmp_path: Path) -> None:
+        command(*self.TRAIN, "--output", tmp_path)
+        path = tmp_path / record.WEIGHTS
+        path.write_bytes(path.read_bytes()[:100])
+        assert f"{path} is damaged" in refused("hull", "--evaluate", tmp_path)
+        path.unlink()
+        assert f"{path} is missing" in refused("hull", "--evaluate", tmp_path)
+
+    @pytest.mark.parametrize("words", [SEPARATE, TRAIN])
+    def test_a_folder_that_cannot_be_written(self, words: Any, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        assert str(tmp_path / "file") in refused(*words, "--output", tmp_path / "file")
+        assert str(tmp_path / "file") in refused(*words, "--output", tmp_path / "file" / "run")
+        (tmp_path / "run" / f".{record.METRICS}.part").mkdir(parents=True)  # as good as no permission, also for root
+        assert "directory" in refused(*words, "--output", tmp_path / "run").lower()
+
+
 def to_graph6(graph: torch.Tensor) -> str:
     n = len(graph)
     bits = [int(graph[i, j]) for j in range(n) for i in range(j)]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from minframe.tracing import is_compiling, is_transformed
+from minframe.tracing import is_compiling, is_mapped, is_transformed
 
 _checked = contextvars.ContextVar("minframe_checked", default=True)
 
@@ -73,13 +73,11 @@ def check_layout(x: Tensor, name: str) -> None:
 
 def check_not_mapped(x: Tensor, group: object, name: str) -> None:
     """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for what looks at values to put rows in order."""
-    while not is_compiling() and is_transformed(x):
-        if torch._C._functorch.is_batchedtensor(x):
-            raise NotImplementedError(
-                f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
-                "give all samples at once, with batch axes in front, as (*batch, n, ...)"
-            )
-        x = torch._C._functorch.get_unwrapped(x)
+    if is_mapped(x):
+        raise NotImplementedError(
+            f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
+            "give all samples at once, with batch axes in front, as (*batch, n, ...)"
+        )
 
 
 def _is_number(x: Tensor, complex: bool) -> bool:

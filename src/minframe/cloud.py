@@ -17,6 +17,7 @@ from minframe.tracing import has_tangent
 from minframe.types import Type
 
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
+LARGEST = 1e150  # coordinates above this have squares that overflow
 LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
 
 
@@ -143,11 +144,11 @@ class Cloud:
 
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        peak = layout.total(torch.linalg.vector_norm(wide(rows), dim=-1, keepdim=True)).squeeze(-1)
-        check_finite(peak, self.name)
-        if readable(peak):
+        if all(readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs):
             return self
+        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        peak = layout.total(wide(rows).abs().square().sum(-1, keepdim=True)).squeeze(-1)
+        check_finite(peak, self.name)
         inputs = [
             (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
             for x, type in self.inputs

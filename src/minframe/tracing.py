@@ -29,6 +29,18 @@ def is_transformed(x: Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
+def is_mapped(x: Tensor) -> bool:
+    """Whether ``x`` stands for many tensors, as inside ``torch.func.vmap``, below whatever other transforms.
+
+    Private: as for ``is_transformed``. There since PyTorch 2.0.
+    """
+    while not is_compiling() and is_transformed(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            return True
+        x = torch._C._functorch.get_unwrapped(x)
+    return False
+
+
 def has_tangent(x: Tensor) -> bool:
     """Whether derivatives are taken with respect to ``x``, backward or forward.
 

@@ -12,7 +12,7 @@ import minframe as mf
 from clouds import MOLECULES, all_clouds, cube, generic, momenta, octahedron, tetrahedron
 from minframe.frame import invariant
 from minframe.labelling import backend
-from table import GROUPS, bound, number, options, randn
+from table import GROUPS, ORDERED, bound, number, options, randn
 
 CLOUDS = all_clouds()
 EUCLIDEAN = [make(3) for make in (mf.O, mf.SO, mf.E, mf.SE)]
@@ -54,7 +54,7 @@ def permuted_error(
     return float(error.max())
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.parametrize("group", [g for g in GROUPS if g not in ORDERED], ids=str)
 @by_dtype
 def test_generic_clouds_of_every_group(group: mf.Group, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
 
@@ -70,7 +70,7 @@ def test_generic_clouds_of_every_group(group: mf.Group, dtype: torch.dtype, monk
         assert permuted_error(model, group, x, dtype, 10) <= bound(group, dtype)
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.parametrize("group", [g for g in GROUPS if g not in ORDERED], ids=str)
 def test_symmetric_clouds_of_every_group(group: mf.Group) -> None:
 
     d = group.d
@@ -120,6 +120,7 @@ def test_the_unit_of_length_makes_no_difference(size: float, dtype: torch.dtype)
             assert permuted_error(model, group, (CLOUDS[name] * size).to(dtype), dtype, 3) <= bound(group, dtype), name
 
 
+@pytest.mark.slow
 def test_every_type_of_output() -> None:
     def net(x: Tensor) -> dict[str, Tensor]:
         y = attention(x)
@@ -172,6 +173,7 @@ def test_kinds_of_atoms_that_break_the_symmetry(name: str) -> None:
         assert error <= 1e-11, group
 
 
+@pytest.mark.slow
 def test_velocities() -> None:
     def net(x: Tensor, v: Tensor) -> Tensor:
         return attention(x) + attention(v + 0.3 * x)
@@ -287,3 +289,11 @@ def test_values() -> None:
         assert eval(repr(group), vars(mf).copy()) == group
         assert "labelling" in mf.Equivariant(attention, group, frames=UNORDERED).state_dict()
     assert mf.O(3).labelling is None
+
+
+@pytest.mark.parametrize("group", ORDERED, ids=str)
+def test_groups_without_such_frames_say_so(group: mf.Group) -> None:
+    with pytest.raises(ValueError, match="no frames that ignore the order of rows"):
+        mf.Equivariant(set_net, group, frames=UNORDERED)(torch.randn(2, 5, group.d))
+    with pytest.raises(ValueError, match=r"mf.S\(\)"):
+        (mf.S() * group).frame(torch.randn(2, 5, group.d))

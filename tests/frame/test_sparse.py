@@ -286,3 +286,52 @@ def test_symmetric_lists_are_undirected() -> None:
     index, attr = listed(complete(30))
     assert frame_of(index, attr).size == math.factorial(30)
     assert frame_of(listed(SHAPES["C100"])[0]).size == 2 * len(cycle(100))
+
+
+def ring(n: int) -> Tensor:
+    return cycle(n).nonzero().T
+
+
+@pytest.mark.parametrize("on", ["nodes", "edges"])
+def test_the_margin_is_rounding_at_a_jump(on: str) -> None:
+    index = ring(6)
+    generator = torch.Generator().manual_seed(0)
+    count = 6 if on == "nodes" else index.shape[1]
+    start, end = (torch.rand(count, dtype=torch.float64, generator=generator) for _ in range(2))
+
+    def at(t: float) -> tuple[Tensor, Any]:
+        values = (1 - t) * start + t * end
+        frame = frame_of(index, None, values) if on == "nodes" else frame_of(index, values)
+        return frame.order, frame
+
+    low, high = 0.0, 1.0
+    assert not torch.equal(at(low)[0], at(high)[0])
+    assert at(low)[1].margin > 1e-4
+    while high - low > 1e-15:
+        middle = (low + high) / 2
+        low, high = (middle, high) if torch.equal(at(middle)[0], at(low)[0]) else (low, middle)
+        if middle in (low, high) and high - low < 1e-14:
+            break
+    assert at(low)[1].margin < 1e-13
+    assert at(high)[1].margin < 1e-13
+
+
+def test_the_margin_of_listed_graphs() -> None:
+    index, nodes = ring(5), torch.tensor([1.0, 2.0, 2.0, 4.0, 3.9])
+    assert frame_of(index).margin == torch.inf  # nothing that could flip
+    assert frame_of(index, None, torch.ones(5)).margin == torch.inf
+    assert torch.isclose(frame_of(index, None, nodes).margin, torch.tensor(0.025, dtype=torch.float64), atol=1e-6)
+    assert torch.equal(frame_of(index, None, nodes).margin, mf.S().frame(nodes.unsqueeze(-1)).margin)
+    g = torch.tensor([3, 0, 4, 1, 2])
+    assert torch.equal(frame_of(g[index], None, nodes[g.argsort()]).margin, frame_of(index, None, nodes).margin)
+    both = torch.cat([index, index + 5], 1)
+    batch = torch.arange(2).repeat_interleave(5)
+    margins = frame_of(both, None, torch.cat([nodes, 10 * nodes.round()]), batch=batch).margin
+    assert torch.allclose(margins, torch.tensor([0.025, 0.25], dtype=torch.float64), atol=1e-6)
+
+
+def test_the_margin_knows_the_tolerance() -> None:
+    """Numbers are the same up to ``rtol``, so that is where a frame jumps."""
+    index, group = ring(5), mf.S(rtol=0.1)
+    given = [Input("edge_index", index, "edge_index"), Input("nodes", torch.tensor([1.0, 1.11, 0.5, 0.5, 0.5]), "node")]
+    assert abs(float(group.frame_of(group.cloud(given)).margin) - abs(0.11 / 1.11 - 0.1)) < 1e-6

@@ -43,6 +43,7 @@ def test_first_and_second_derivatives(group: mf.Group, missing: int) -> None:
     assert torch.autograd.gradgradcheck(lambda w: energy(w @ span), (weights,))
 
 
+@pytest.mark.slow
 def test_derivatives_where_the_total_momentum_is_time_like() -> None:
     x = randn(mf.Lorentz(), 2, 4, 4)
     x[..., 0] = x[..., 1:].norm(dim=-1)  # massless
@@ -93,6 +94,7 @@ def net_by_row(x: Tensor) -> Tensor:
     return 0.1 * x * x.abs().square().sum(-1, keepdim=True) + 0.5 * x.roll(1, -1) + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.Lorentz(), mf.SU(2), mf.SL(3), mf.Poincare(3)], ids=str)
 def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     # Traced in full; code generation, which takes a minute for each of them and skips complex numbers, is left out.
@@ -103,6 +105,7 @@ def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     torch.testing.assert_close(compiled(x), model(x))
 
 
+@pytest.mark.slow
 def test_compiled_frames_of_null_spans() -> None:
     model = mf.Invariant(net, mf.Lorentz())
     torch.compiler.reset()
@@ -113,6 +116,7 @@ def test_compiled_frames_of_null_spans() -> None:
     torch.testing.assert_close(compiled(x), model(x))
 
 
+@pytest.mark.slow
 def test_exports() -> None:
     x = randn(mf.Lorentz(), 3, 6, 4)
     model = mf.Invariant(torch.nn.Linear(4, 1, dtype=torch.float64), mf.Lorentz())

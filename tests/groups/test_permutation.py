@@ -98,6 +98,7 @@ def test_weighted_and_directed_graphs_with_loops_and_node_features(name: str) ->
     )
 
 
+@pytest.mark.slow
 def test_random_graphs_of_128_nodes() -> None:
     generator = torch.Generator().manual_seed(1)
     upper = (torch.rand(128, 128, generator=generator) < 0.1).double().triu(1)
@@ -178,6 +179,7 @@ def census() -> list[Tensor]:
     return all_graphs(8)
 
 
+@pytest.mark.slow
 @by_dtype
 def test_all_connected_graphs_with_8_nodes(census: list[Tensor], dtype: torch.dtype) -> None:
     graphs = census[-1][connected(census[-1])].to(dtype)
@@ -478,6 +480,7 @@ def test_compiled_graphs() -> None:
         x = S.act(S.random(len(x), n=10), x, "edge")
 
 
+@pytest.mark.slow
 def test_compiled_rows() -> None:
     model = mf.Equivariant(lambda x: (x.cumsum(-2), x.cumsum(-2).sum(-2)), S, "node", ("node", "scalar"))
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

@@ -110,6 +110,7 @@ def test_clouds_by_name(group: mf.Group, dtype: torch.dtype, name: str) -> None:
     assert compact_error(model, group, x, count=count, dtype=dtype) <= bound(group.linear, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*(n for n in symmetric_clouds() if len(CLOUDS[n]) <= 12), "duplicated", "16 random points"]
 )
@@ -242,6 +243,7 @@ def with_velocities(x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return lopsided(x) + lopsided(v).roll(1, -2), lopsided(v - x.roll(1, -1)).sum(-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame_on", [None, "x"])
 def test_velocities(frame_on: str | None) -> None:
     for name in ("cube", "methane", "water", "carbon dioxide", "6-gon", "cube twice", "propeller", "16 random points"):
@@ -571,6 +573,7 @@ def test_points_that_all_but_coincide(step: float, dtype: torch.dtype) -> None:
             assert S.contains(group.frame(moved).element[0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_low_precision_gives_finite_values(dtype: torch.dtype) -> None:
     for name in ("cube", "benzene", "water", "mirrored", "16 random points", "duplicated"):

@@ -31,6 +31,7 @@ def batch() -> torch.Tensor:
     return torch.stack([torch.nn.functional.pad(a, (0, 40 - len(a), 0, 40 - len(a))) for a in found])
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(two_workers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = batch()
     g = mf.S().random(len(graphs), n=40, generator=torch.Generator().manual_seed(0))

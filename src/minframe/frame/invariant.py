@@ -24,6 +24,7 @@ from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame import Frame, LinearFrame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.frame.product import ProductFrame, reordered
@@ -115,8 +116,11 @@ def check_values(group: Group, cloud: Cloud) -> None:
         check_not_mapped(x, group, cloud.name)
 
 
-def product_frame(group: Product, cloud: Cloud) -> ProductFrame:
+def product_frame(group: Product, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
+    matrices = getattr(group.linear, "matrices", None)
+    if matrices is not None:  # a finite group
+        return OrbitFrame(group, matrices, cloud, True, group.permutations.backend, group.permutations.rtol)
     if is_compiling():
         return CompiledFrame(group, group.linear, cloud, "product")
     check_values(group, cloud)
@@ -148,6 +152,11 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     a symmetry, the other choices would have shown the backbone the same cloud with its rows permuted; one that respects
     permutations would have returned the same with its rows permuted, and that is what is averaged over.
     """
+    matrices = getattr(group, "matrices", None)
+    if matrices is not None and not cloud.inputs:  # grids have no rows
+        return group.row_frame(cloud)
+    if matrices is not None:  # a finite group
+        return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
@@ -156,24 +165,27 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    points = point_set(group, cloud.select(tied).tamed())
+    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
+    few = replace(cloud.select(tied), longest=False)
+    points = point_set(group, few.tamed())
     found = order_points(points, DEFAULT)
+    order, linear, pairs = _framed(group, few, found, points.equal, thin_samples(points, found.owner))
+    if not pairs:  # rows may stay where they are: matrices do not depend on their order
+        whole = frame.with_samples(tied, linear, cloud)
+        if whole is not None:
+            return whole
     layout = cloud.layout
     b, n, mask = math.prod(layout.batch_shape), layout.padded_length, layout.padding_mask()
-    order = torch.arange(n, device=tied.device).repeat(b, 1)
+    every = torch.arange(n, device=tied.device).repeat(b, 1)
     if mask is not None:
-        order = (~mask).long().argsort(dim=-1, stable=True)
-    order[tied] = found.order
-    ordering = Ordering(order, order, found.generators, tied.cpu()[found.owner.cpu()])
-    equal = points.equal.new_zeros((b, 1)).index_copy(0, tied, points.equal)
-    thin = tied.cpu()[thin_samples(points, found.owner)]
-    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
-    cloud = replace(cloud, longest=~frame.tied)
-    order, linear, pairs = _framed(group, cloud, ordering, equal, thin)
+        every = (~mask).long().argsort(dim=-1, stable=True)
+    every[tied] = order
+    order = layout.unpad_order(every)
+    ordered = replace(reordered(cloud, order), longest=~frame.tied)
+    whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
+    pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
-    return ProductFrame(
-        group, cloud, cloud.layout.unpad_order(order), linear, None, pairs, shown=False, margin=lambda: frame.margin
-    )
+    return ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
 
 
 FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,25 @@ if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
 
 UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  # by whatever moves coordinates: not even padding is looked for
+
+
+class _UnlikeError(Exception):
+    """Two records do not hold the same things."""
+
+
+def _mixed(mine: Any, theirs: Any, samples: Tensor, lead: int) -> Any:
+    """A tensor ``(*batch, ...)``, or a record of such, with some samples replaced."""
+    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
+        core = mine.shape[lead:]
+        return mine.reshape(-1, *core).index_copy(0, samples, theirs.reshape(-1, *core)).view(mine.shape)
+    if is_dataclass(mine) and type(mine) is type(theirs):
+        parts = {f.name: _mixed(getattr(mine, f.name), getattr(theirs, f.name), samples, lead) for f in fields(mine)}
+        return replace(mine, **parts)  # type: ignore[type-var]
+    if isinstance(mine, bool) and isinstance(theirs, bool):  # known to hold for all samples
+        return mine and theirs
+    if mine is theirs or (not isinstance(mine, Tensor) and not isinstance(theirs, Tensor) and mine == theirs):
+        return mine
+    raise _UnlikeError
 
 
 class LinearFrame(Frame):
@@ -71,6 +91,32 @@ class LinearFrame(Frame):
         self._margin = margin
         self._decomposition = decomposition
         self._in_span: Tensor | None = None
+
+    def with_samples(self, samples: Tensor, other: LinearFrame, cloud: Cloud) -> LinearFrame | None:
+        """The frame of ``cloud`` that is ``other`` in some samples, by their numbers in the flattened batch, else this.
+
+        ``None`` if the two know different things of their samples, and so cannot be put together.
+        """
+        lead = len(self.layout.batch_shape)
+        mine, theirs = (
+            (f.linear, f.inverse, f.own_inverse, f.own_columns, f.shift, f.stabiliser) for f in (self, other)
+        )
+        try:
+            parts = [_mixed(a, b, samples, lead) for a, b in zip(mine, theirs, strict=True)]
+        except _UnlikeError:
+            return None
+        linear, inverse, own_inverse, own_columns, shift, stabiliser = parts
+        return LinearFrame(
+            self.group,
+            linear,
+            inverse,
+            shift,
+            stabiliser,
+            cloud,
+            lambda: self.margin,
+            own_inverse=own_inverse,
+            own_columns=own_columns,
+        )
 
     @property
     def element(self) -> Tensor:

@@ -6,7 +6,7 @@ Canonical are the numbers of the nodes, and then the order of the list: by sourc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +114,29 @@ def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
     return classes - first[graph]
 
 
+def _smallest_gap(features: Sequence[tuple[Tensor, Tensor]], count: int, rtol: float, device: torch.device) -> Tensor:
+    """How far the numbers of one channel are from being told apart otherwise, relative to the largest, ``(count,)``.
+
+    As ``relations.smallest_gap``, for ``features`` ``(m, ...)`` with the graph ``(m,)`` of each row. Two numbers are
+    the same if their difference is at most ``rtol`` times the largest: what counts is how far it is from that. Every
+    edge that is listed is one, so no edge is not a value here. Infinite without features: then nothing can flip.
+    """
+    least = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
+    for x, graph in features:
+        allowed = tolerance(x, rtol)
+        for values in channels(x.detach(), 1).double().unbind(-1):
+            order = values.argsort()
+            order = order[graph[order].argsort(stable=True)]
+            value, owner = values[order], graph[order]
+            largest = value.new_zeros(count).scatter_reduce(0, graph, values.abs(), "amax")
+            scale = torch.where(largest > 0, largest, 1.0)[owner[1:]]
+            gap = value.diff() / scale
+            apart = (owner.diff() == 0) & (gap > 0)
+            gap = torch.where(apart, (gap - allowed).abs(), torch.inf)
+            least = least.scatter_reduce(0, owner[1:], gap, "amin")
+    return least
+
+
 def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
     """The frame of graphs whose edges are listed."""
     relations, layout = cloud.relations, cloud.layout
@@ -132,7 +155,13 @@ def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
         edges = _classes(relations.edges, graph, group.rtol) + 1
     if group.directed is False and data_checks_enabled():
         _check_undirected(edge_index, edges, n, cloud.name)
-    return SparseFrame(group, layout, edge_index, colours, edges, batch)
+
+    def margin() -> Tensor:
+        graph = edge_index.new_zeros(n) if batch is None else batch
+        features = [(x, graph) for x in relations.nodes] + [(x, graph[edge_index[0]]) for x in relations.edges]
+        return _smallest_gap(features, math.prod(layout.batch_shape), group.rtol, edge_index.device)
+
+    return SparseFrame(group, layout, edge_index, colours, edges, batch, margin)
 
 
 def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: str) -> None:
@@ -157,9 +186,11 @@ class SparseFrame(Frame):
         colours: Tensor,
         edges: Tensor | None,
         batch: Tensor | None,
+        margin: Callable[[], Tensor],
     ) -> None:
         self.group = group
         self.layout = layout
+        self._margin = margin
         self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
         if is_compiling():
@@ -217,8 +248,7 @@ class SparseFrame(Frame):
 
     @property
     def margin(self) -> Tensor:
-        """Not known: infinite."""
-        return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.order.device)
+        return self._margin().view(self.layout.batch_shape)
 
     def __repr__(self) -> str:
         return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"

@@ -25,8 +25,8 @@ Uniform = Callable[..., Tensor]
 class WeightedFrame(Frame):
     """``K`` group elements with weights: those of a sample add up to one, and give ``sum_k w_k g_k . f(g_k^-1 . x)``.
 
-    ``to_canonical`` gives tensors with one entry per *pose*, ``(K, ...)``, the batch axes flattened (with a batch vector:
-    the rows of all poses, one after the other); ``from_canonical`` takes such, and returns one entry per sample.
+    ``to_canonical`` gives tensors with one entry per *pose*, ``(K, ...)``, the batch axes flattened (with a batch
+    vector: the rows of all poses, one after the other); ``from_canonical`` takes such, and returns one per sample.
 
     Args:
         group: the group it belongs to.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
+from minframe.frame.orbit import OrbitFrame
 from minframe.frame.permutation import PermutationFrame
 from minframe.frame.product import ProductFrame
 from minframe.frames.coset import random_member
@@ -83,6 +84,8 @@ class Minimal(Method):
         if isinstance(frame, PermutationFrame):
             assert isinstance(group, S)
             return ordered_frame(group, layout, drawn.gather(-1, frame.symmetry.order), lambda: frame.margin)
+        if isinstance(frame, OrbitFrame):
+            raise ValueError(f"mode='sample' does not serve orders of rows with {group}: use mode='average'")
         assert isinstance(frame, ProductFrame)
         order = take_nodes(shuffle, frame.order)
         linear = random_member(frame.linear, self._normal)

@@ -39,8 +39,9 @@ class Smooth(Method):
 
     The backbone is called once, on all poses of all samples as one larger batch ``(K, n, d)``, and so has to keep the
     samples of a batch apart, and give one entry per sample (or row). With a batch vector rows, and ``edge_index``, are
-    repeated. Every tensor argument needs a type: ``"scalar"`` for an entry per sample, ``"node"`` per row, ``"constant"``
-    for what all samples share.
+    repeated. Every tensor argument needs a type: ``"scalar"`` for an entry per sample, ``"node"`` for one per row,
+    ``"constant"`` for what all samples share. ``torch.compile`` breaks its graph at the frame, whose size depends on
+    the data.
 
     | group | continuous |
     |---|---|
@@ -54,6 +55,8 @@ class Smooth(Method):
         samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
+        moments: where many rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``). Without
+            them compact clouds of a hundred points and more have hundreds of poses.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
         seed: of the draws.
         generator: of the draws.
@@ -62,6 +65,7 @@ class Smooth(Method):
     sharpness: float = 32.0
     samples: int | None = None
     fade: float = 0.05
+    moments: bool = True
     chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -77,8 +81,8 @@ class Smooth(Method):
     def __call__(self, group: Group, cloud: Cloud) -> WeightedFrame:
         if not isinstance(group, LinearGroup):
             raise ValueError(
-                f"mf.frames.{self!r} serves groups that act on coordinates, not {group}: no small continuous frame puts "
-                "rows in order. Leave S() out, and use a backbone on sets (a transformer, a graph network), which "
+                f"mf.frames.{self!r} serves groups that act on coordinates, not {group}: no small continuous frame "
+                "puts rows in order. Leave S() out, and use a backbone on sets (a transformer, a graph network), which "
                 "respects permutations by itself: smooth frames do not depend on the order of the rows"
             )
         linear = group.linear if isinstance(group, Affine) else group
@@ -212,7 +216,7 @@ class Smooth(Method):
         noise = torch.full_like(scale, max(rounding, ROUNDING))
         if reach is not None and len(reach):
             noise = noise + rounding * reach / scale
-        rule = Rule(self.sharpness, special)
+        rule = Rule(self.sharpness, special, self.moments)
         with torch.no_grad():
             found = soft_poses(x.detach(), real, rule, noise)
         return (differentiable_poses(x, real, rule, found) if cloud.needs_grad else found), scale
@@ -266,7 +270,7 @@ def _poisoned(matrix: Tensor, poison: Tensor | None, sample: Tensor) -> Tensor:
 
 
 def _in_own_units(cloud: Cloud) -> tuple[Tensor, Layout]:
-    """The rows, relative to the origin; of several inputs each over the root of its mean square, as each has its unit."""
+    """The rows, relative to the origin; of several inputs each over the root of its mean square: each has its unit."""
     if len(cloud.inputs) == 1:
         return cloud.rows()
     parts = []

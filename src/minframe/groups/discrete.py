@@ -201,6 +201,8 @@ class Discrete(MatrixGroup):
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
     def row_frame(self, cloud: Cloud) -> DiscreteFrame:
+        if cloud.longest is not False:
+            raise ValueError(f"{self} has no frames that ignore the order of rows inside a direct sum")
         with torch.no_grad():
             choice = choose(*self.scores(cloud))
         return DiscreteFrame(self, cloud, choice)
@@ -211,8 +213,8 @@ class Discrete(MatrixGroup):
 
     def reduction(self, cloud: Cloud) -> Reduction:
         raise ValueError(
-            f"rows cannot be put in an order that {self} does not change by the inner products of points: use {self} "
-            "without mf.S() or mf.frames.Unordered(), or a group with all rotations, such as mf.O(d)"
+            f"a direct sum with {self} cannot be multiplied with mf.S(): inner products of points do not tell what its "
+            f"elements leave in place. mf.S() * {self}, without the sum, can be had"
         )
 
 

@@ -255,6 +255,10 @@ class Isometry(MatrixGroup):
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
+        fixed, span = axes_determined, None
+        if self.orthochronous and not self.special:  # time cannot be reversed, so that all of space determines it
+            span = axes_determined.sum(-1)
+            fixed = axes_determined | axes_determined[..., 1:].all(-1, keepdim=True)
 
         def split_margin() -> Tensor:
             unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
@@ -281,7 +285,7 @@ class Isometry(MatrixGroup):
             own_inverse=own_inverse,
             own_columns=columns,
             shift=cloud.origin,
-            stabiliser=IsometryStabiliser(axes_determined, self.special, self.metric, self.complex, null),
+            stabiliser=IsometryStabiliser(fixed, self.special, self.metric, self.complex, null, span=span),
             cloud=cloud,
             decomposition=pose,
             margin=split_margin,

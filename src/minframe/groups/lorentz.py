@@ -5,6 +5,7 @@
 | ``Lorentz(d)`` = O(1, d-1) | products ``<p, q>`` | in it | in it |
 | ``ProperLorentz(d)`` = SO(1, d-1) | and the orientation of space-time | only together with time reversal | |
 | ``OrthochronousLorentz(d)`` = SO+(1, d-1) | and the sign of energies | not in it | not in it |
+| ``OrthochronousLorentz(d, parity=True)`` = O+(1, d-1) | products and the sign of energies | in it | not in it |
 
 For components in the order ``(x, y, z, t)`` use ``O(3, 1)``. The sign convention (+, -, -, -) or (-, +, +, +) is no
 matter for the groups, whose matrices are the same; it is for products: ``group.inner(p, p)`` is ``+m^2`` here, and
@@ -36,16 +37,25 @@ def ProperLorentz(d: int = 4) -> SO:  # noqa: N802 (a group's name)
 
 @dataclass(frozen=True, repr=False, init=False)
 class OrthochronousLorentz(Isometry):
-    """SO+(1, d-1): boosts and rotations, and what they combine to; neither parity nor time reversal."""
+    """SO+(1, d-1): boosts and rotations, and what they combine to; neither parity nor time reversal.
 
-    special: ClassVar[bool] = True
+    With ``parity=True``, O+(1, d-1): mirror images of space too. The default excludes them, so that a backbone can tell
+    left from right.
+    """
+
+    parity: bool = False
     orthochronous: ClassVar[bool] = True
 
-    def __init__(self, d: int = 4) -> None:
+    def __init__(self, d: int = 4, *, parity: bool = False) -> None:
         check_dimension(d, "OrthochronousLorentz")
+        object.__setattr__(self, "parity", parity)
         object.__setattr__(self, "p", 1)
         object.__setattr__(self, "q", d - 1)
         self.__post_init__()
 
+    @property
+    def special(self) -> bool:  # type: ignore[override]
+        return not self.parity
+
     def __repr__(self) -> str:
-        return described(self, self.d)
+        return described(self, self.d, *(["parity=True"] if self.parity else []))

@@ -119,7 +119,7 @@ class SignedPermutations(MatrixGroup):
         return whole & (size.sum(-1) == 1).all(-1) & (size.sum(-2) == 1).all(-1)
 
     def row_frame(self, cloud: Cloud) -> LinearFrame:
-        if cloud.longest:
+        if cloud.longest is not False:
             raise ValueError(f"{self} has no frames that ignore the order of rows: columns are sorted by their rows")
         signed = Signs(self.d).row_frame(cloud)
         assert signed.inverse is not None

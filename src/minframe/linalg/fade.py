@@ -1,9 +1,9 @@
 """Averages over the stabiliser that set in gradually, as axes of a cloud vanish.
 
 Where the rank of a cloud drops, the axes behind it turn arbitrarily fast, and an equivariant output would jump. A hard
-frame averages over the isometries of the axes that are gone. Here this average comes in by degrees. Let axes ``m, m + 1,
-...`` be free and ``K_m`` the group of their isometries (of determinant one, if the group says so), so that ``K_d = 1``,
-and ``K_m`` contains ``K_(m+1)``. Let ``A_m`` be the average over ``K_m`` (``linalg.stabiliser``), and ``f_j`` in [0, 1] a
+frame averages over the isometries of the axes that are gone. Here this average comes in by degrees. Let ``K_m`` be the
+group of isometries of the axes ``m, m + 1, ...`` (of determinant one, if the group says so), so that ``K_d = 1`` and
+``K_m`` contains ``K_(m+1)``. Let ``A_m`` be the average over ``K_m`` (``linalg.stabiliser``), and ``f_j`` in [0, 1] a
 smooth function of the length of axis ``j`` over that of the longest row, zero at zero. Then
 
     A = sum_m  c_m A_m,      c_m = f_0 f_1 ... f_(m-1) (1 - f_m)    for m < d,      c_d = f_0 ... f_(d-1),
@@ -12,15 +12,15 @@ is a convex combination, as the sum telescopes to one.
 
 *Exact.* The lengths are invariant, so A is one and the same linear map for the whole orbit, and ``g A y`` moves with g.
 
-*Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0 and so do all ``c_m`` with ``m > j``. The
-others multiply ``A_m`` with ``m <= j``, for which ``h A_m = A_m`` for all ``h`` in ``K_m``, and so for all in ``K_j``. So
-``g A y`` in the limit depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and not
-on those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the coordinates
-along axes that vanish do. So is the sum over poses, as the weights of all that share the steps before ``j`` add up to
-the weight of these steps, and all of them have the same limit.
+*Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0, and so do all ``c_m`` with ``m > j``.
+The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``. So in
+the limit ``g A y`` depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and not on
+those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the coordinates
+along axes that vanish do. And so is the sum over poses: those that share the steps before ``j`` have one limit, and
+their weights add up to the weight of these steps.
 
 Where no axis is short, A is 1. Inputs that are no part of the cloud fade in the same way: they are shown to the
-backbone as ``A g^-1 x``, and ``A_m g^-1 = A_m h^-1 g^-1`` for ``h`` in ``K_m``.
+backbone as ``A g^-1 x``, and ``A_m h^-1 g^-1 = A_m g^-1`` for ``h`` in ``K_m``.
 """
 
 from __future__ import annotations

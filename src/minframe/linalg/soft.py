@@ -1,4 +1,4 @@
-"""The pivoted QR decomposition with its choices made soft: a few poses with weights that are smooth functions of the rows.
+"""The pivoted QR decomposition with its choices made soft: a few poses, with weights that are smooth in the rows.
 
 ``linalg.qr`` takes one row at each step, and jumps where another takes its place. Here every row that is nearly longest
 is taken, with a weight. Let ``r_i`` be the length of what is left of row ``i`` at a step. With the ``sharpness`` a,
@@ -6,27 +6,34 @@ is taken, with a weight. Let ``r_i`` be the length of what is left of row ``i`` 
     p_i = r_i^a / sum_j r_j^a,      s = sum_j p_j^2,      w_i = p_i ramp(2 p_i / s - 1),   divided by their sum,
 
 where ``ramp`` rises smoothly from 0 at 0 to 1 at 1. As ``s`` is a mean of the ``p_j``, a longest row has ``p_i >= s``
-and so always weight; a row with ``p_i <= s / 2`` has none, which of two rows is the shorter one by ``0.88 / a`` or more.
+and so always weight; a row with ``p_i <= s / 2`` has none: of two rows, one that is shorter by a part ``0.88 / a``.
 A *pose* is a tuple of rows, one for each step, and its weight is the product of those of its steps: at each step they
 add up to one, so the weights of all poses of a sample do.
 
 **Exact.** Lengths are invariant and rows move with the cloud, so weights are invariant and bases ``q`` move as ``g q``.
 Nothing refers to the order of rows. Nothing is decided either: where rounding moves a number, results move by as much.
 
-**Smooth.** ``r_i^2`` and ``ramp`` are smooth, ``p_i`` is, as some ``r_j`` is not zero, and ``s`` is not zero. So weights
+**Smooth.** ``r_i^2`` and ``ramp`` are smooth; so is ``p_i``, as some ``r_j`` is not zero; ``s`` is not zero. So weights
 are smooth functions of the rows wherever these do not all vanish at some step (the rank is full), the basis of a tuple
 is wherever its weight is not zero, and the average over poses is as smooth as what is averaged.
 
 **The last axis.** For groups of determinant one it follows from the others. For O(d) only its sign is open. There are
-two poses for it at most: with ``z_i`` the coordinates along it, ``m = sum_i sgn(z_i) |z_i|^b / (sum_i |z_i|^2b)^(1/2)``
-decides, and they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open, and rows are chosen as before.
+two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` and ``m = sum_i sgn(z_i) |z_i|^b / (sum_i
+|z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that axis too.
 
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest. With ``N = 1 / sum_j p_j^2``, which is how
-many, a *moment* joins the rows as soon as N exceeds FEW: a sum ``v = sum_i f_i y_i`` over what is left of the rows, with
-invariant ``f_i`` of unit norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. It enters
-with its length multiplied by a gain that rises, smoothly in N, from 0 at FEW to GAIN at MANY rows. In generic clouds it
-then wins alone. In symmetric ones it is zero, and rows carry the frame. A moment turns faster than a row if it is
-shorter than one, but it cannot win if it is shorter than 1 / GAIN of one. See ``_moment`` for the ``f_i``.
+many, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with invariant ``f_i`` of unit
+norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u the length of v over that of
+the longest rows, moments have the shares, relative to all rows together,
+
+    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(u / b) exp(a (u - b)),
+    b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
+
+A moment wins if u exceeds b. In generic clouds one then wins alone; in symmetric ones all are zero, and rows carry the
+frame. A moment turns faster than a row as far as it is shorter, so it has to be nearly as long as a row to win, and may
+be shorter only where rows are many. The rest keeps the shares from changing faster than those of rows do: the exponent
+is linear in u; N, whose logarithm changes as a times that of lengths, enters gently; and the advantage over rows is
+capped, as else it would be decided at the foot of the first ramp, which is steep there. See ``_moments`` for ``f_i``.
 
 **How.** First, without derivatives, the tree of poses is grown step by step, as flat lists over the batch: the rows of
 every pose are reflected (Householder, see ``linalg.qr``), so that coordinates are exact to rounding at any rank. Then,
@@ -43,9 +50,12 @@ import torch
 from torch import Tensor
 
 TURN = 4.0
-FEW, MANY = 2.0, 8.0
-WAVE = 6.0
-GAIN = 3.0
+FEW, SEVERAL, MANY = 1.5, 4.0, 5.0
+WAVE = 7.0
+LONG = 0.75
+SHORTEST = 0.05
+CAP = 20.0
+SOFT = 0.01  # what rounds off the length of a moment at zero
 CUT = 1 / 64  # exp(-64): where ramps end early, nothing that float64 could see is lost
 LIMIT = 50_000  # poses of a sample
 DROPPED = 1e-17  # poses of less weight: their sum is below the rounding of one
@@ -80,9 +90,9 @@ class Poses:
         sample: ``(K,)``, ascending.
         basis: ``(K, d, d)``, orthonormal columns.
         weight: ``(K,)``, of each sample adding up to one.
-        chosen: ``(K, steps)``, the row of each step; the number of rows stands for the moment.
+        chosen: ``(K, steps)``, the row of each step; moments follow the rows.
         gone: ``(K, d)``, where nothing was left to choose from.
-        length2: ``(K, d)``, squared length of the nearly longest of what was left of the rows, in the units of the rows.
+        length2: ``(K, d)``, mean squared length of what was left of the nearly longest rows at each step.
     """
 
     sample: Tensor
@@ -156,12 +166,25 @@ def _choice(y: Tensor, fixed: Tensor | None, context: _Context, rule: Rule) -> t
     length2 = (p * r2).sum(-1)
     if not rule.moments or y.shape[-2] <= FEW:
         return weights(p), length2, None
-    s = p.square().sum(-1)
-    number = 1 / torch.where(s > 0, s, 1.0)
-    gain = number / FEW * ramp((number / FEW).log() / math.log(MANY / FEW))
     moments = _moments(y, fixed, context)
-    candidates = torch.cat([r2, _squares(moments) * gain.square().unsqueeze(-1)], -1)
-    return weights(shares(candidates, rule.sharpness)), length2, moments
+    joined = _joined(p, _squares(moments) / torch.where(length2 > 0, length2, 1.0).unsqueeze(-1), rule.sharpness)
+    return weights(joined), length2, moments
+
+
+def _joined(p: Tensor, u2: Tensor, sharpness: float) -> Tensor:
+    """The shares of rows ``(K, n)`` and of moments, given the squares of ``u`` ``(K, M)``; zero if ``p`` is."""
+    s = p.square().sum(-1, keepdim=True)
+    number = 1 / torch.where(s > 0, s, 1.0)
+    gate = ramp((number / FEW).log() / math.log(SEVERAL / FEW))
+    u = (u2 + SOFT**2).sqrt() - SOFT
+    bar = LONG / (1 + (number / MANY).square()).sqrt() + SHORTEST
+    logits = sharpness * (u - bar)
+    top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, lest anything overflow
+    e = ramp(u / bar) * (logits - top).exp()
+    rivals = gate * CAP * e / (CAP * (-top).exp() + e.sum(-1, keepdim=True))
+    joined = torch.cat([p, rivals * (s > 0)], -1)
+    total = joined.sum(-1, keepdim=True)
+    return joined / torch.where(total > 0, total, 1.0)
 
 
 def _moments(y: Tensor, fixed: Tensor | None, context: _Context) -> Tensor:

@@ -59,7 +59,7 @@ from minframe.linalg.choice import rank_margin
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
 
-COARSE = 8.0  # directions this many roots of rounding thin are left out where they are decided by rounding
+COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
 
 
 @dataclass(slots=True)
@@ -113,8 +113,8 @@ def negligible(cloud: Cloud) -> float:
 
 
 def massless(cloud: Cloud) -> float:
-    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null."""
-    return max(1.25 * cloud.eps, 1.2e-13)
+    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null; see ``linalg.split``."""
+    return max(1.05 * cloud.eps, 1.2e-13)
 
 
 class Spectral(NamedTuple):
@@ -146,18 +146,20 @@ def spectral(
     noise = negligible(cloud)
     size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
     found = _eigen(basis, eta, p, noise, size)
-    fine, thick, coarse = found, None, None
-    if not all_true(fine.known):
-        thick = row_basis(cloud, rows, layout, s, COARSE * noise**0.5)
-        coarse = _eigen(thick, eta, p, noise, size)
-        found = coarse.where(~fine.known, fine)
+    stages = [found]
+    for _ in range(p + q - 1):  # leave out the thinnest direction, until what is left is known
+        if all_true(found.known):
+            break
+        fewer = torch.where(found.known, found.rank, found.rank - 1).clamp_min(1)
+        stages.append(_eigen(row_basis(cloud, rows, layout, s, fewer), eta, p, noise, size))
+        found = stages[-1].where(~found.known, found)
 
     def margin() -> Tensor:
-        nearest = torch.minimum(fine.margin(), _rank_margin(cloud, layout, basis))
-        if coarse is None or thick is None:
-            return nearest
-        second = torch.minimum(coarse.margin(), _rank_margin(cloud, layout, thick))
-        return torch.where(fine.known, nearest, torch.minimum(nearest, second))
+        nearest, open_ = _rank_margin(cloud, layout, basis), torch.ones_like(stages[0].known)
+        for stage in stages:
+            nearest = torch.where(open_, torch.minimum(nearest, stage.margin()), nearest)
+            open_ = open_ & ~stage.known
+        return nearest
 
     v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
@@ -230,7 +232,7 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     wanted, forms = _axes_wanted(basis, eta, p, noise)
     rank = basis.determined.sum(-1)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
-    unit = torch.where(null, scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
+    unit = torch.where(null, COARSE * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
     excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
     taken = wanted & (excess > 0)
     known = (taken == wanted).all(-1)
@@ -243,7 +245,7 @@ def _rank_margin(cloud: Cloud, layout: Layout, basis: Basis) -> Tensor:
         return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
     lengths = basis.peaks.sqrt()
     longest = lengths[..., :1]
-    floors = torch.hypot(basis.tolerance * longest, basis.floor)
+    floors = torch.hypot(cloud.tolerance * longest, basis.floor)
     centred = cloud.origin is not None and all(type.affine for _, type in cloud.inputs)
     return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), layout.sizes() - int(centred))
 
@@ -331,7 +333,7 @@ def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
         at = part[..., k : k + 1]
         onto = part + torch.where(at == 0, 1.0, at.sgn()) * torch.eye(p + q, dtype=d.dtype, device=d.device)[k]
         matrix = matrix @ _reflection(onto, same, 2 * (1 + at.abs()))
-        left = left * (torch.arange(p + q, device=d.device) != k)
+        left = left * ((torch.arange(p + q, device=d.device) != k) | ~there)  # what is free is still at hand
     return matrix
 
 
@@ -429,7 +431,7 @@ def slope(s: Tensor, mixed: Tensor, p: int, q: int) -> Tensor:
     small = 1e-22 * torch.where(size > 0, size, 1.0)  # for pairs of axes that are both free
     system = system + small * torch.eye(p * q, dtype=s.dtype, device=s.device)
     unit = system.detach().diagonal(dim1=-2, dim2=-1).real.rsqrt().unsqueeze(-1)  # rows may differ a lot in length
-    system = unit * system * unit.mT
+    system = unit * system * unit.mT + 1e-13 * torch.eye(p * q, dtype=s.dtype, device=s.device)
     y = torch.zeros_like(mixed)
     for _ in range(2):
         right = (mixed + y @ mixed.mH @ y).flatten(-2).unsqueeze(-1)

@@ -118,7 +118,9 @@ class IsometryStabiliser(Stabiliser):
     """Isometries of the free axes, of determinant one if ``special``.
 
     ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above. ``trivial``: in
-    all samples all axes are known to be determined, so that there is nothing to average over.
+    all samples all axes are known to be determined, so that there is nothing to average over. ``span`` ``(*batch,)``: the
+    dimension of the span, where more axes are determined than that. (If time cannot be reversed, the span of all of
+    space determines it.)
     """
 
     special: bool
@@ -126,10 +128,11 @@ class IsometryStabiliser(Stabiliser):
     complex: bool = False
     null: NullSpan | None = None
     trivial: bool = False
+    span: Tensor | None = None
 
     @property
     def rank(self) -> Tensor:
-        rank = self.determined.sum(-1)
+        rank = self.determined.sum(-1) if self.span is None else self.span
         return rank if self.null is None else torch.where(self.null.here, self.null.rank, rank)
 
     @property
@@ -145,7 +148,8 @@ class IsometryStabiliser(Stabiliser):
         null = self.null
         if null is not None:
             null = NullSpan(*map(to_rows, (null.here, null.loose, null.outward, null.rank)))
-        return replace(self, determined=to_rows(self.determined), null=null)
+        span = None if self.span is None else to_rows(self.span)
+        return replace(self, determined=to_rows(self.determined), null=null, span=span)
 
     def undefined(self, type: Type, inward: bool) -> Tensor | None:
         if self.null is None or not (type.order or type.parity):

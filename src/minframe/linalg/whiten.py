@@ -38,8 +38,7 @@ class Basis:
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
-        tolerance: directions along which nothing is longer than this part of the longest row, or than
-        floor: ``(*batch, 1)``, are not determined.
+        floor: ``(*batch, 1)``, what directions along which nothing is longer are not determined by, besides rounding.
     """
 
     rows: Tensor
@@ -49,17 +48,15 @@ class Basis:
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
-    tolerance: float = 0.0
     floor: Tensor | None = None
 
 
 def row_basis(
-    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, tolerance: float | None = None
+    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, at_most: Tensor | None = None
 ) -> Basis:
     """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
 
-    ``scatter``: of the rows, if it is known. ``tolerance``: what is shorter than this part of the longest row does not
-    count; by default, rounding.
+    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
@@ -68,8 +65,9 @@ def row_basis(
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     noise = 8 * cloud.eps * cloud.offset()
-    tolerance = cloud.tolerance if tolerance is None else tolerance
-    found = pivoted_qr(Planes.of(rows, layout, tolerance, noise, cloud.name), False)
+    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    if at_most is not None:
+        found.determined = found.determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
@@ -77,7 +75,7 @@ def row_basis(
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
-    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, tolerance, noise)
+    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, noise)
 
 
 def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,9 +147,10 @@ def table(
     add: Annotated[list[Path] | None, typer.Option(exists=True, help="Finished runs to copy there first.")] = None,
 ) -> None:
     """Write the table of all results beside the paper's, from their metrics files."""
-    for folder in add or []:
-        typer.echo(f"wrote {collect(folder, results)}")
-    typer.echo(f"wrote {write_table(results)}")
+    with _one_line():
+        for folder in add or []:
+            typer.echo(f"wrote {collect(folder, results)}")
+        typer.echo(f"wrote {write_table(results)}")
 
 
 def _train(
@@ -164,17 +167,16 @@ def _train(
     _check_method(experiment.method)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        found = evaluate(evaluated, data, CHECKED if limit == CHECKED else None)
+        with _one_line():
+            found = evaluate(evaluated, data, CHECKED if limit == CHECKED else None)
         _compare(found)
         return
     if epochs is not None:
         recipe = replace(experiment.recipe, epochs=epochs)
         experiment = replace(experiment, recipe=replace(recipe, validate_every=min(recipe.validate_every, epochs)))
     folder = output or Path("runs") / f"{experiment.name}-{experiment.method}-{experiment.seed}"
-    try:
+    with _one_line():
         found = run(experiment, folder, data, limit, compiled, Bars())
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     _show({**found["test"], **found["measured"], "seconds of training": found["seconds"]}, folder)
 
 
@@ -185,21 +187,34 @@ def _separate(
     _check_method(experiment.method)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        again = separating.repeat(evaluated, data, Bars())
+        with _one_line():
+            again = separating.repeat(evaluated, data, Bars())
         _compare(again)
         return
     folder = output or Path("runs") / "-".join(
         [experiment.name, experiment.backbone, experiment.method, str(experiment.seed)]
     )
-    try:
+    with _one_line():
         found = separating.run(experiment, folder, data, Bars())
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     measured = found.get("measured", {})
     _show(
         {**found["test"], "networks": found["networks"], **measured, "seconds of the networks": found["seconds"]},
         folder,
     )
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Say in a line what is wrong with settings, folders and files, and leave with exit status 2."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"minframe reproduce: {where}{error.strerror or error}", err=True)
+        raise typer.Exit(2) from None
+    except ValueError as error:
+        typer.echo(f"minframe reproduce: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _check_method(method: str) -> None:
@@ -208,7 +223,8 @@ def _check_method(method: str) -> None:
 
 
 def _check_kind(folder: Path, name: str) -> None:
-    kind = record.read(folder)["experiment"]
+    with _one_line():
+        kind = record.read(folder)["experiment"]
     if kind != name:
         raise typer.BadParameter(f"{folder} holds a run of {kind}, not of {name}", param_hint="--evaluate")
 

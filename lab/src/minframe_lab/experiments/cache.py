@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from minframe_lab.experiments import record
 from minframe_lab.experiments.experiment import Advance
 
 
@@ -26,7 +27,7 @@ def cached(
     path = cache_folder() / f"{name}.pt"
     if path.exists():
         advance(count)
-        return tuple(torch.load(path))
+        return tuple(record.load(path))
     made = generate(advance)
     partial = path.with_suffix(f".{os.getpid()}")
     torch.save(list(made), partial)

@@ -85,10 +85,8 @@ def run(
         bars: to show progress with.
     """
     bars = bars or Bars(quiet=True)
-    folder.mkdir(parents=True, exist_ok=True)
     found = record.begin(experiment.name, experiment.configuration() | {"limit": limit})
-    _check_same(found, folder)
-    record.write(found, folder)
+    record.prepare(found, folder)
     with bars:
         splits = ("train", "validation", "test")
         train, validation, test = (experiment.data(s, path, limit, bars.counter(f"{s} data")) for s in splits)
@@ -102,7 +100,7 @@ def run(
     model = experiment.model()
     model.load_state_dict(done.weights)
     model.eval()
-    torch.save(done.weights, folder / record.WEIGHTS)
+    record.save(done.weights, folder / record.WEIGHTS)
 
     def tested(data: Batch) -> dict[str, float]:
         torch.manual_seed(experiment.seed)  # of random frames, so that another test finds the same
@@ -126,25 +124,18 @@ def run(
     return found
 
 
-def _check_same(found: dict[str, Any], folder: Path) -> None:
-    if not (folder / record.METRICS).exists() or not (folder / record.CHECKPOINT).exists():
-        return
-    there = record.read(folder)
-    if (there["experiment"], there["configuration"]) != (found["experiment"], found["configuration"]):
-        changed = [k for k, v in found["configuration"].items() if there["configuration"].get(k) != v]
-        raise ValueError(
-            f"{folder} holds a run with other settings ({there['experiment']}: {', '.join(changed) or 'other'}): "
-            "choose another --output, or remove it"
-        )
-
-
 def stored(folder: Path) -> tuple[Experiment, nn.Module, dict[str, Any]]:
     """The experiment, the trained model and the record of a folder."""
-    found = record.read(folder)
+    found = record.read_finished(folder)
+    if found["experiment"] not in EXPERIMENTS:
+        raise ValueError(f"{folder} holds a run of {found['experiment']}, which has no trained model")
     configuration = {k: v for k, v in found["configuration"].items() if k != "limit"}
-    experiment = EXPERIMENTS[found["experiment"]].from_configuration(configuration)
+    try:
+        experiment = EXPERIMENTS[found["experiment"]].from_configuration(configuration)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{folder / record.METRICS} has settings that are not known here ({error})") from None
     model = experiment.model()
-    model.load_state_dict(torch.load(folder / record.WEIGHTS))
+    model.load_state_dict(record.load(folder / record.WEIGHTS))
     return experiment, model.eval(), found
 
 

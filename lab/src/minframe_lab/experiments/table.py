@@ -48,9 +48,7 @@ LARGEST = 1_000_000  # bytes of weights that are worth keeping
 
 def collect(folder: Path, results: Path) -> Path:
     """Copy what is worth keeping of a finished run: its metrics, small weights and figures."""
-    found = record.read(folder)
-    if not found["complete"]:
-        raise ValueError(f"the run in {folder} is not finished")
+    record.read_finished(folder)
     target = results / folder.name
     target.mkdir(parents=True, exist_ok=True)
     for pattern in KEPT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from minframe_lab.experiments import record
 from minframe_lab.experiments.experiment import Batch, Experiment
 
 State = dict[str, Any]
@@ -80,7 +82,10 @@ def fit(
     done = Progress()
     if checkpoint.exists():
         state: State = {"model": wrapped, "average": average, "optimizer": optimizer}
-        done = Progress(**fabric.load(checkpoint, state)["progress"])
+        try:
+            done = Progress(**fabric.load(checkpoint, state)["progress"])
+        except (RuntimeError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as error:
+            raise record.damaged(checkpoint, error) from None
 
     saved = time.monotonic()
     last = min(recipe.epochs, done.epoch + (stop_after or recipe.epochs))

@@ -56,23 +56,21 @@ class Separate:
 def run(experiment: Separate, folder: Path, path: Path | None = None, bars: Bars | None = None) -> dict[str, Any]:
     """Count the pairs, go on with what is there, and write everything to a folder."""
     bars = bars or Bars(quiet=True)
-    folder.mkdir(parents=True, exist_ok=True)
     found = record.begin(experiment.name, asdict(experiment))
     checkpoint = folder / record.CHECKPOINT
-    record.write(found, folder)
+    record.check_free(found, folder)
+    state = _state(experiment, checkpoint) if checkpoint.exists() else None
+    record.prepare(found, folder)
     with bars:
         graphs = experiment.graphs(path, bars)
         separation = experiment.start(graphs)
-        if checkpoint.exists():
-            state = torch.load(checkpoint)
-            if state["configuration"] != asdict(experiment):
-                raise ValueError(f"{folder} holds a run with other settings: choose another --output, or remove it")
+        if state is not None:
             separation.load(state)
         to = bars.bar("networks", experiment.initialisations)
         while separation.done < experiment.initialisations and not separation.finished:
             left = separation.step()
             to(separation.done, f"{left} pairs left")
-            torch.save(separation.state() | {"configuration": asdict(experiment)}, checkpoint)
+            record.save(separation.state() | {"configuration": asdict(experiment)}, checkpoint)
     assert separation.pairs is not None
     found |= {
         "complete": True,
@@ -91,9 +89,22 @@ def run(experiment: Separate, folder: Path, path: Path | None = None, bars: Bars
     return found
 
 
+def _state(experiment: Separate, checkpoint: Path) -> dict[str, Any]:
+    """What a run with the same settings has come to."""
+    state = record.load(checkpoint)
+    if not isinstance(state, dict) or "configuration" not in state:
+        raise record.damaged(checkpoint, KeyError("no configuration"))
+    there = state["configuration"]
+    record.check_same(experiment.name, asdict(experiment), there.get("name", "other"), there, checkpoint.parent)
+    return state
+
+
 def stored(folder: Path) -> Separate:
     """The experiment of a folder."""
-    return Separate(**record.read(folder)["configuration"])
+    try:
+        return Separate(**record.read_finished(folder)["configuration"])
+    except TypeError as error:
+        raise ValueError(f"{folder / record.METRICS} has settings that are not known here ({error})") from None
 
 
 def repeat(folder: Path, path: Path | None = None, bars: Bars | None = None) -> dict[str, Any]:

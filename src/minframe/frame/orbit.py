@@ -1,0 +1,301 @@
+"""Frames of finite groups of matrices that do not depend on the order of the rows, alone or together with ``S()``.
+
+The elements are chosen as in ``linalg.orbit``, by scores that are sums over the rows of fixed functions of a row: ``sum_i
+sin(<a, g^-1 x_i> + b_i)``, with a phase ``b_i`` from what else tells rows apart. If several elements lead to the same set
+of rows, the poses are that set in different orders: rows are matched to those of one pose by their distance, and what a
+backbone is shown is the mean of the matched poses. For products with ``S()`` the rows of that mean are then sorted,
+lexicographically, equal ones in classes; where edges are given, the classes are the colours of a graph, which is labelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true, check_finite
+from minframe.cloud import Cloud
+from minframe.dtypes import narrow, wide
+from minframe.frame.base import Frame
+from minframe.frame.permutation import nested
+from minframe.frame.product import Pair
+from minframe.labelling.action import inverse, take_edges, take_nodes
+from minframe.labelling.cluster import cluster_rows, combine
+from minframe.labelling.orbits import orbit_mean, orbital_mean
+from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry, Symmetry
+from minframe.layout import Layout, Ragged
+from minframe.linalg.action import transform
+from minframe.linalg.orbit import SCORES, Scores, choose, probes
+from minframe.relations import coloured, is_per_row
+from minframe.types import Type
+
+FREQUENCY = 2.5  # of the waves in units of the longest row: about one period across the cloud
+
+
+class OrbitFrame(Frame):
+    """Pairs of a permutation and one of the ``matrices`` ``(G, d, d)``; ``shown``: rows are shown in canonical order."""
+
+    def __init__(
+        self, group: Any, matrices: Tensor, cloud: Cloud, shown: bool, backend: str, rtol: float | None = 0.0
+    ) -> None:
+        if getattr(cloud, "grids", ()):
+            raise ValueError(
+                f"the rows of {cloud.name} cannot be put in an order beside grids: let frame_on name the grids alone, or "
+                "use mf.frames.Minimal() without mf.S()"
+            )
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.keeps_scalars = shown
+        self._shown = shown
+        device = cloud.inputs[0][0].device
+        self.matrices = matrices.to(device)
+        self._mask = self.layout.padding_mask()
+        self._colours, self._edges = None, None
+        relations = cloud.relations
+        if relations is not None and (relations.nodes or relations.edges):
+            self._colours, self._edges, _ = coloured(relations, self.layout, rtol, None, cloud.name)
+        with torch.no_grad():
+            self._rows, self._fixed = _parts(cloud, self._mask)
+            self.choice = choose([self._scores(self._rows), *map(self._sample_scores, self._fixed)])
+            self._several = not all_true(self.choice.count == 1)
+            self._symmetries = self._ordered(backend) if shown or self._several else {}
+
+    # How the elements are chosen.
+
+    def _scores(self, rows: Tensor) -> Scores:
+        """Of sets of rows ``(B, n, c, d)``, the longest of each about one."""
+        b, n, c, d = rows.shape
+        waves = FREQUENCY * probes(c * d).to(rows.device).view(SCORES, c, d)
+        # <a, g^-1 x> = sum_c <g a_c, x_c>
+        moved = torch.einsum("gij,scj->gsci", self.matrices, waves).flatten(2)
+        phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORES)
+        if self._colours is not None:
+            shift = probes(int(self._colours.max()) + 2 if self._colours.numel() else 1).to(rows.device)
+            phase = phase + 3 * shift[0][self._colours.clamp_min(-1) + 1].unsqueeze(-1)
+        signal = torch.sin(phase + 0.7)
+        if self._mask is not None:
+            signal = signal * self._mask.unsqueeze(-1)
+        if self._edges is not None:  # what a row sees of the others, by the colours of edges
+            values = probes(int(self._edges.max() - self._edges.min()) + 1).to(rows.device)[0]
+            signal = signal * (1 + (values[self._edges - self._edges.min()] @ signal) / n)
+        values = signal.sum(1).view(b, len(self.matrices), SCORES).mT
+        return Scores(values, torch.full((b,), n**0.5, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
+
+    def _sample_scores(self, x: Tensor) -> Scores:
+        """Of vectors ``(B, m, d)`` that belong to no row."""
+        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORES, *x.shape[1:])
+        values = torch.einsum("gij,smj,bmi->bsg", self.matrices, w, x)
+        return Scores(values, torch.linalg.vector_norm(x, dim=(-2, -1)), self.cloud.tolerance)
+
+    # The order of the rows.
+
+    def _pose_of(self, g: Tensor, samples: Tensor | slice = slice(None)) -> Tensor:
+        """Rows in a pose, ``(B, n, c * d)``; ``g`` ``(B,)``."""
+        return torch.einsum("bncj,bji->bnci", self._rows[samples], self.matrices[g]).flatten(2)
+
+    def _ordered(self, backend: str) -> dict[int, tuple[Tensor, Symmetry]]:
+        """For every element that is chosen in some sample: those samples, and the order of their rows."""
+        first = self._pose_of(self.choice.first)
+        chosen = self.choice.weights > 0
+        nearest: dict[int, tuple[Tensor, Tensor]] = {}
+        mean = torch.zeros_like(first)
+        for g in range(len(self.matrices)):
+            samples = chosen[:, g].nonzero().squeeze(-1)
+            if not len(samples):
+                continue
+            rows = self._pose_of(torch.full_like(samples, g), samples)
+            gap = torch.cdist(first[samples], rows)
+            if self._colours is not None:
+                colours = self._colours[samples]
+                gap = gap + 1e3 * (colours.unsqueeze(-1) != colours.unsqueeze(-2))
+            if self._mask is not None:
+                gap = gap + 1e3 * (self._mask[samples].unsqueeze(-1) != self._mask[samples].unsqueeze(-2))
+            nearest[g] = samples, gap.argmin(-2)  # for each row of this pose, the one of the first pose
+            matched = rows.gather(-2, gap.argmin(-1).unsqueeze(-1).expand_as(rows))
+            mean = mean.index_add(0, samples, matched * self.choice.weights[samples, g][:, None, None])
+        self._sorted = mean
+        classes = cluster_rows(mean, self.cloud.tolerance, self._mask)
+        if self._colours is not None:
+            classes = combine(torch.stack([self._colours, classes], -1), self._mask)
+        found: dict[int, tuple[Tensor, Symmetry]] = {}
+        for g, (samples, match) in nearest.items():
+            mine = classes[samples].gather(-1, match)
+            mask = None if self._mask is None else self._mask[samples]
+            if self._edges is None:
+                found[g] = samples, RowSymmetry(mine, mask)
+            else:
+                found[g] = samples, GraphSymmetry(mine, self._edges[samples], mask, backend)
+        return found
+
+    @property
+    def _order(self) -> Tensor:
+        """Of the first element, the row at each position, ``(B, n)``."""
+        order = torch.zeros(self._rows.shape[:2], dtype=torch.int64, device=self._rows.device)
+        for g, (samples, symmetry) in self._symmetries.items():
+            mine = self.choice.first[samples] == g
+            order[samples[mine]] = symmetry.order[mine]
+        return order
+
+    # What a frame is asked for.
+
+    @property
+    def element(self) -> Any:
+        linear = self.matrices[self.choice.first].to(self.cloud.dtype)
+        linear = linear.view(*self.layout.batch_shape, *linear.shape[1:])
+        return Pair(self.layout.unpad_order(self._order), linear) if self._shown else linear
+
+    @property
+    def rank(self) -> Tensor:
+        return torch.full(self.layout.batch_shape, self.matrices.shape[-1], device=self._rows.device)
+
+    @property
+    def size(self) -> Any:
+        sizes = [0] * len(self._rows) if self._symmetries else [1] * len(self._rows)
+        for samples, symmetry in self._symmetries.values():
+            for sample, count in zip(samples.tolist(), symmetry.sizes(), strict=True):
+                sizes[sample] += count
+        return nested(sizes, self.layout.batch_shape)
+
+    @property
+    def margin(self) -> Tensor:
+        margin = self.choice.margin
+        if self._symmetries:
+            hidden = (
+                self._sorted if self._mask is None else torch.where(self._mask.unsqueeze(-1), self._sorted, torch.inf)
+            )
+            step = hidden.sort(1)[0].diff(dim=1).sub(self.cloud.tolerance).abs().nan_to_num(torch.inf, torch.inf)
+            margin = torch.minimum(margin, step.flatten(1).amin(-1) if step.numel() else margin)
+        return margin.view(self.layout.batch_shape)
+
+    def __repr__(self) -> str:
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
+
+    def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
+        alone = torch.nn.functional.one_hot(self.choice.first, len(self.matrices)).double()
+        return self._inward(x, type, alone, mean=False)
+
+    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        return self._inward(x, type, self.choice.weights, mean=True)
+
+    def reorder(self, x: Tensor) -> Tensor:
+        return take_nodes(x, self.layout.unpad_order(self._order)) if self._shown else x
+
+    def _inward(self, x: Tensor, type: str, weights: Tensor, mean: bool) -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(x, type, "x", self.layout)
+        x = self.layout.clean(x, kind.order)
+        nodes = self._nodes(x, kind)
+        if not (nodes or kind.order or kind.parity):
+            return x
+        y = _pad(self.layout, x, nodes)
+        total = torch.zeros_like(y, dtype=torch.promote_types(wide(y).dtype, torch.float64))
+        for g, samples in self._chosen(weights):
+            z = self._act(wide(y[samples]), self.matrices[g].mT, kind)
+            if self._symmetries and nodes:
+                z = self._take(z, g, samples, nodes, back=False, mean=mean)
+            total = total.index_add(0, samples, _scaled(z, weights[samples, g]))
+        if nodes and self._symmetries and not self._shown:
+            total = _taken(total, inverse(self._order), nodes)
+        result = _unpad(self._canonical_layout() if self._shown else self.layout, total, nodes)
+        return narrow(result, x.dtype if x.is_floating_point() else torch.get_default_dtype())
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        kind = self.group.type(type)
+        self.group.check(y, type, "y", self.layout)
+        nodes = self._nodes(y, kind)
+        if not (nodes or kind.order or kind.parity):
+            return y
+        dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
+        padded = wide(_pad(self._canonical_layout() if self._shown else self.layout, y, nodes).to(dtype))
+        if nodes and self._symmetries and not self._shown:
+            padded = _taken(padded, self._order, nodes)
+        total = torch.zeros_like(padded)
+        for g, samples in self._chosen(self.choice.weights):
+            z = padded[samples]
+            if self._symmetries and nodes:
+                z = self._take(z, g, samples, nodes, back=True, mean=True)
+            z = self._act(z, self.matrices[g], kind)
+            total = total.index_add(0, samples, _scaled(z, self.choice.weights[samples, g]))
+        return narrow(_unpad(self.layout, total, nodes), dtype)
+
+    def _chosen(self, weights: Tensor) -> list[tuple[int, Tensor]]:
+        """Elements, and the samples that they have a weight in."""
+        found = [(g, (weights[:, g] > 0).nonzero().squeeze(-1)) for g in range(weights.shape[1])]
+        return [(g, samples) for g, samples in found if len(samples)]
+
+    def _nodes(self, x: Tensor, kind: Type) -> int:
+        """Number of axes that permutations reorder."""
+        if kind.name == "scalar" and self.keeps_scalars:
+            return 0
+        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
+
+    def _act(self, y: Tensor, matrix: Tensor, kind: Type) -> Tensor:
+        if not (kind.order or kind.parity):
+            return y
+        det = torch.linalg.det(matrix).expand(len(y)) if kind.parity else None
+        return transform(y, kind, matrix.expand(len(y), -1, -1), det)
+
+    def _take(self, y: Tensor, g: int, samples: Tensor, nodes: int, back: bool, mean: bool) -> Tensor:
+        """Rows into canonical order or ``back``, and the mean over what may be exchanged."""
+        known, symmetry = self._symmetries[g]
+        place = torch.searchsorted(known, samples)
+        order = symmetry.order[place]
+        if not back:
+            y = _taken(y, order, nodes)
+        if mean and not symmetry.trivial():
+            if nodes == 1:
+                y = orbit_mean(y, symmetry.orbits()[place].gather(-1, order))
+            else:
+                y = orbital_mean(y, take_edges(symmetry.orbitals()[place], order))
+        return _taken(y, inverse(order), nodes) if back else y
+
+    def _canonical_layout(self) -> Layout:
+        layout = self.layout
+        if isinstance(layout, Ragged):
+            return Ragged(layout.index.sort()[0], layout.count)
+        return layout
+
+
+def _parts(cloud: Cloud, mask: Tensor | None) -> tuple[Tensor, Sequence[Tensor]]:
+    """All rows as ``(B, n, c, d)``, each input in units of its longest, and vectors that belong to no row."""
+    layout, rows, fixed = cloud.layout, [], []
+    for x, type in cloud.inputs:
+        y = wide(x.detach())
+        if is_per_row(x, layout, type.order):
+            y = layout.pad(y)
+            y = y.reshape(*y.shape[:2], -1, y.shape[-1])
+            if mask is not None:
+                y = torch.where(mask[..., None, None], y, 0)
+            longest = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
+            check_finite(longest, cloud.name)
+            rows.append(y / torch.where(longest > 0, longest, 1.0)[:, None, None, None])
+        else:
+            y = y.reshape(math.prod(layout.batch_shape), -1, x.shape[-1])
+            check_finite(y.abs().flatten(1).sum(-1), cloud.name)
+            fixed.append(y)
+    return torch.cat(rows, 2), fixed
+
+
+def _scaled(y: Tensor, weights: Tensor) -> Tensor:
+    return y * weights.view(-1, *(1,) * (y.ndim - 1))
+
+
+def _taken(x: Tensor, order: Tensor, nodes: int) -> Tensor:
+    return take_nodes(x, order) if nodes == 1 else take_edges(x, order)
+
+
+def _pad(layout: Layout, x: Tensor, nodes: int) -> Tensor:
+    """With one batch axis, and one or two axes of nodes or none."""
+    if nodes == 1:
+        return layout.pad(x)
+    return x.reshape(math.prod(layout.batch_shape), *x.shape[len(layout.batch_shape) :])
+
+
+def _unpad(layout: Layout, y: Tensor, nodes: int) -> Tensor:
+    if nodes == 1:
+        return layout.unpad(y)
+    return y.view(*layout.batch_shape, *y.shape[1:])
