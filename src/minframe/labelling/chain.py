@@ -65,13 +65,16 @@ class _Level:
     transversal: dict[int, Permutation] = field(default_factory=dict)
     inverses: dict[int, Permutation] = field(default_factory=dict)
 
+    def start(self, n: int) -> None:
+        """Begin with the identity."""
+        self.transversal[self.point] = self.inverses[self.point] = tuple(range(n))
+
     def extend(self, new: Iterable[Permutation]) -> None:
         """Add generators and complete the orbit."""
         new = list(new)
         self.generators += new
         if not self.transversal:
-            n = len(self.generators[0])
-            self.transversal[self.point] = self.inverses[self.point] = tuple(range(n))
+            self.start(len(self.generators[0]))
         # Old points need to be looked at with the new generators only.
         queue = [(p, new) for p in self.transversal]
         for p, generators in queue:
@@ -84,7 +87,7 @@ class _Level:
 
     def table(self) -> tuple[Tensor, Tensor]:
         """Where each point is in the orbit, or -1; and the inverse transversal in that order."""
-        place = torch.full((len(self.generators[0]),), -1)
+        place = torch.full((len(self.inverses[self.point]),), -1)
         place[list(self.inverses)] = torch.arange(len(self.inverses))
         return place, torch.tensor(list(self.inverses.values()))
 
@@ -115,13 +118,20 @@ class StabiliserChain:
         generators: ``(k, n)``, or a sequence of sequences.
         n: number of points.
         order: of the group, if it is known for certain; saves the proof.
+        base: points that the base begins with; by default it is whatever the generators suggest.
 
     Attributes:
         degree: ``n``.
         generators: as given, without the identity.
     """
 
-    def __init__(self, generators: Tensor | Iterable[Sequence[int]], n: int, order: int | None = None) -> None:
+    def __init__(
+        self,
+        generators: Tensor | Iterable[Sequence[int]],
+        n: int,
+        order: int | None = None,
+        base: Sequence[int] = (),
+    ) -> None:
         rows = generators.tolist() if isinstance(generators, Tensor) else generators
         self.degree = n
         self._identity = tuple(range(n))
@@ -131,7 +141,7 @@ class StabiliserChain:
                 raise ValueError(f"generators must be permutations of 0, ..., {n - 1}, got {g}")
         self._levels: list[_Level] = []
         if self.generators:
-            self._build(order)
+            self._build(order, base)
 
     def __repr__(self) -> str:
         return f"StabiliserChain(degree={self.degree}, order={self.order})"
@@ -212,9 +222,11 @@ class StabiliserChain:
         for level in self._levels[1 : stuck + 1]:
             level.extend([g])
 
-    def _build(self, order: int | None) -> None:
+    def _build(self, order: int | None, base: Sequence[int]) -> None:
         first = next(i for i, image in enumerate(self.generators[0]) if image != i)
-        self._levels.append(_Level(first, []))
+        self._levels += [_Level(point, []) for point in base or [first]]
+        for level in self._levels:
+            level.start(self.degree)
         self._levels[0].extend(self.generators)
         source = _Random(self.generators, seed=0)
         calm = 0
@@ -243,7 +255,7 @@ class StabiliserChain:
             transversal = torch.tensor(list(level.transversal.values()))
             place, inverses = tables[i]
             points = torch.tensor(list(level.transversal))
-            generators = torch.tensor(level.generators)
+            generators = torch.tensor(level.generators, dtype=torch.int64).view(-1, self.degree)
             for part in torch.split(generators, max(1, CHUNK // transversal.numel())):
                 images = part[:, points]  # (generators, orbit)
                 moved = part[:, transversal]  # s t_p
@@ -254,7 +266,7 @@ class StabiliserChain:
         return None
 
     def _bound(self, generators: list[Permutation]) -> int:
-        matrix = torch.tensor(generators)
+        matrix = torch.tensor(generators, dtype=torch.int64).view(-1, self.degree)
         numbers = _orbits.orbits(matrix, torch.zeros(len(generators), dtype=torch.int64), 1)[0]
         return math.prod(math.factorial(size) for size in torch.bincount(numbers).tolist())
 
