@@ -24,7 +24,7 @@ def choice_margin(planes: Planes, determined: Tensor, unit: Tensor) -> Tensor:
     """
     layout, nearest = planes.layout, []
     lengths = equal = None
-    for r2, peak, chosen, _, above in _steps(planes):
+    for r2, peak, chosen, _, _ in _steps(planes):
         if lengths is None:
             lengths = r2
             floor = layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
