@@ -97,7 +97,9 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
             raise ValueError("data has no frame: it did not come through Canonicalize, as the transform of a data set")
         kind = self.group.type(type)
         if kind.nodes == 2 or kind in (EDGE_INDEX, EDGE_ATTR):
-            raise ValueError(f"outputs of type {type!r} are not carried back: put the model in mf.pyg.Equivariant instead")
+            raise ValueError(
+                f"outputs of type {type!r} are not carried back: put the model in mf.pyg.Equivariant instead"
+            )
         batch = batch_of(data)
         moved = bool(kind.order or kind.parity)
         if moved and bool((data.frame_rank < self.group.d).any()):
