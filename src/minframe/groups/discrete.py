@@ -192,7 +192,7 @@ class Discrete(MatrixGroup):
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
         if allowed is not None and not bool(allowed.any()):
-            shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]
+            shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]  # type: ignore[attr-defined]
             raise ValueError(f"no element of {self} brings grids of the shapes {shapes} into ascending order together")
         return found, allowed
 
@@ -232,7 +232,7 @@ def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
 class DiscreteFrame(LinearFrame):
     """The elements of ``choice``."""
 
-    group: Discrete  # type: ignore[assignment]
+    group: Discrete
 
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
         matrices = group.matrices.to(choice.weights.device)
