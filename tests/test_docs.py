@@ -27,7 +27,7 @@ def test_what_users_call_has_examples() -> None:
     assert {f"minframe.{name}" for name in ("wrap", "canonical", "testing")} <= set(WITH_EXAMPLES)
 
 
-@pytest.mark.parametrize("page", ["README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/symmetries.md"])
 def test_pages(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert len(blocks) >= 5

@@ -129,8 +129,8 @@ class Discrete(MatrixGroup):
         ]
         if len({y.shape for y in samples}) > 1:
             raise ValueError(
-                f"x of type {type!r} and shape {tuple(x.shape)} cannot be moved by elements of which only some exchange "
-                "its axes: the results differ in shape. Move samples one by one"
+                f"x of type {type!r} and shape {tuple(x.shape)} cannot be moved by elements of which only some "
+                "exchange its axes: the results differ in shape. Move samples one by one"
             )
         return torch.stack(samples).view(*index.shape, *samples[0].shape)
 
@@ -232,7 +232,7 @@ def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
 class DiscreteFrame(LinearFrame):
     """The elements of ``choice``."""
 
-    group: Discrete  # type: ignore[assignment]
+    group: Discrete
 
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
         matrices = group.matrices.to(choice.weights.device)
@@ -244,7 +244,7 @@ class DiscreteFrame(LinearFrame):
             group=group,
             linear=linear,
             inverse=linear.mT,
-            own_inverse=(choice.weights @ matrices.mT.flatten(1)).unflatten(-1, matrices.shape[1:]),
+            own_inverse=(choice.weights @ matrices.mT.flatten(1)).view(*choice.first.shape, *matrices.shape[1:]),
             shift=None,
             stabiliser=FiniteStabiliser.of(weights, matrices),
             cloud=cloud,
@@ -277,8 +277,8 @@ class DiscreteFrame(LinearFrame):
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):
             raise ValueError(
-                f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not bring "
-                "into ascending order: let it take part in determining the frame, or make it square"
+                f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not "
+                "bring into ascending order: let it take part in determining the frame, or make it square"
             )
         flat = x.reshape(*x.shape[:-d], -1)
         table = table_in if inward else table_out

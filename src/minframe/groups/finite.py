@@ -34,10 +34,10 @@ class Finite(Group):
     >>> torch.allclose(policy(o[:, [1, 0, 2, 3]] * torch.tensor([1, 1, -1, 1])), policy(o)[:, [1, 0]])
     True
 
-    An element is an integer ``(*batch,)``, the number of its matrices. A tensor of a type has shape ``(*batch, *any, k)``
-    and moves along its last axis. What stands in front of that axis in the input that determines the frame is the batch:
-    every index of it has a frame of its own. For types in ``rows`` the axis in front of the last is one of rows instead,
-    ``(*batch, n, k)``, which move together; masks and batch vectors are about them.
+    An element is an integer ``(*batch,)``, the number of its matrices. A tensor of a type has shape ``(*batch, *any,
+    k)`` and moves along its last axis. What stands in front of that axis in the input that determines the frame is the
+    batch: every index of it has a frame of its own. For types in ``rows`` the axis in front of the last is one of rows
+    instead, ``(*batch, n, k)``, which move together; masks and batch vectors are about them.
 
     How the canonical pose is found, without a pass of the backbone, is said in ``linalg.orbit``.
 
@@ -159,11 +159,11 @@ class Finite(Group):
             layout = layout_of(rows[0].x, mask, batch, names)
         elif mask is not None or batch is not None:
             raise ValueError(
-                f"{names[mask is None]} is for rows, and no input of {[i.type for i in inputs]} has any: name the types "
-                "with rows, as in mf.Finite({...}, rows=('point',))"
+                f"{names[mask is None]} is for rows, and no input of {[i.type for i in inputs]} has any: name the "
+                "types with rows, as in mf.Finite({...}, rows=('point',))"
             )
         else:
-            layout = Dense(tuple(min((i.x.shape[:-1] for i in inputs), key=len)), 1)
+            layout = Dense(min((tuple(i.x.shape[:-1]) for i in inputs), key=len), 1)
         for name, x, type in inputs:
             self.check(x, type, name, layout)
         typed = [(layout.clean(x, 1), self.type(type)) for _, x, type in inputs]
@@ -254,7 +254,7 @@ class FiniteFrame(Frame):
         return self._moved(y, type, "y", self._mean)
 
     def _mean(self, matrices: Tensor) -> Tensor:
-        return (self.choice.weights @ matrices.flatten(1)).unflatten(-1, matrices.shape[1:])
+        return (self.choice.weights @ matrices.flatten(1)).view(*self.choice.first.shape, *matrices.shape[1:])
 
     def _moved(self, x: Tensor, type: str, name: str, matrix: Any) -> Tensor:
         self.group.check(x, type, name, self.layout)

@@ -19,9 +19,9 @@ from minframe.types import Type
 def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, Tensor]:
     """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
 
-    ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab
-    (g^-1)_ab M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that
-    neither padding nor what else is in the batch makes a difference.
+    ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab (g^-1)_ab
+    M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that neither
+    padding nor what else is in the batch makes a difference.
 
     The second result is ``sum_i x_i x_i^T`` ``(*batch, k, k)``.
     """
@@ -34,7 +34,8 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     if isinstance(layout, Ragged):
         m = layout.total(w.unsqueeze(-1) * rows[..., None, None, :])
     else:
-        m = (w.flatten(-2).mT @ rows).unflatten(-2, (SCORES, k))
+        m = w.flatten(-2).mT @ rows
+        m = m.reshape(*m.shape[:-2], SCORES, k, k)
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
 
 
@@ -87,4 +88,4 @@ class FiniteStabiliser(Stabiliser):
         """``(*batch, k, k)``. Orthogonal matrices are their own inverse transposes: dual types are nothing special."""
         if type.parity:
             matrices = matrices * torch.linalg.det(self.matrices)[:, None, None]
-        return (self.weights @ matrices.flatten(1)).unflatten(-1, matrices.shape[1:])
+        return (self.weights @ matrices.flatten(1)).view(*self.weights.shape[:-1], *matrices.shape[1:])
