@@ -208,3 +208,15 @@ def test_kinds_bonds_masks_and_batch_vectors(frames: str) -> None:
     g, p = group.matrices[5], torch.randperm(8)
     moved = flat((rows @ g.mT)[p], batch=batch[p])
     torch.testing.assert_close(moved, (flat(rows, batch=batch) @ g.mT)[p], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("n", [5, 12, 30, 60, 100])
+def test_regular_polygons_are_told_from_the_same_half_a_step_further(n: int) -> None:
+    angle = 2 * torch.pi * torch.arange(n, dtype=D) / n + 0.1
+    x = torch.stack([angle.cos(), angle.sin()], -1)
+    both = mf.S() * mf.Cyclic(4)
+    assert both.frame(x).size == {0: 4, 2: 2}.get(n % 4, 1)
+    model = mf.Equivariant(ordered_net, both)
+    for g in mf.Cyclic(4).matrices:
+        p = torch.randperm(n)
+        torch.testing.assert_close(model((x @ g.mT)[p]), (model(x) @ g.mT)[p], atol=1e-12, rtol=0)

@@ -84,10 +84,26 @@ def _is_number(x: Tensor, complex: bool) -> bool:
     return x.is_complex() if complex else x.is_floating_point()
 
 
+def graph_hint(x: object) -> str:
+    """What to do, if ``x`` is a graph of PyTorch Geometric; else nothing. Nothing is imported for it."""
+    if any(c.__module__.startswith("torch_geometric.") for c in type(x).__mro__):
+        return (
+            f". A {type(x).__name__} of PyTorch Geometric goes to minframe.pyg.Equivariant or minframe.pyg.Invariant "
+            "(import minframe.pyg), which give types to its attributes"
+        )
+    return ""
+
+
+def not_a_tensor(x: object, name: str) -> TypeError:
+    """That something else was received."""
+    hint = graph_hint(x) or ": convert it with torch.as_tensor"
+    return TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
+
+
 def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = False) -> None:
     """A real floating (or a complex) tensor ``(*batch, n, d)`` with at least one row."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
+        raise not_a_tensor(x, name)
     check_layout(x, name)
     if not _is_number(x, complex):
         kind, how = ("complex", ".cfloat()") if complex else ("real floating", ".float()")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import check_layout, check_mask, data_checks_enabled, readable
+from minframe.checks import check_layout, check_mask, data_checks_enabled, not_a_tensor, readable
 from minframe.cloud import Relations
 from minframe.labelling.colours import channels, edge_colours, node_colours
 from minframe.layout import Dense, Layout, Ragged, layout_of
@@ -21,7 +21,7 @@ Named = tuple[str, Tensor]
 def check_tensor(x: object, name: str) -> None:
     """Something that has values to compare."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}: convert it with torch.as_tensor")
+        raise not_a_tensor(x, name)
     check_layout(x, name)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from minframe.checks import graph_hint
 from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
@@ -102,7 +103,7 @@ class Equivariant(nn.Module):
             raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
         self.backbone = backbone
         self.group = group
-        self.signature = Signature.of(backbone)
+        self.signature = self._signature(backbone)
         self.inputs = inputs if isinstance(inputs, dict) else {self.signature.name(0): inputs}
         self.outputs = outputs
         self.mask = mask
@@ -123,6 +124,10 @@ class Equivariant(nn.Module):
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
         self.labelling = frames.labelling(group)
+
+    def _signature(self, backbone: Callable[..., Any]) -> Signature:
+        """What can be given a type."""
+        return Signature.of(backbone)
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
         """The paths of the inputs that determine the frame, in the order of ``frames.frame_types(group)``."""
@@ -202,15 +207,7 @@ class Equivariant(nn.Module):
         for name in (self.mask, self.batch):
             if name is not None and values.get(name) is not None:
                 values[name] = frame.reorder(values[name])
-        y = self.backbone(
-            *(values[name] for name in positional),
-            **{
-                name: x
-                for name, x in values.items()
-                if name not in positional
-                and (name not in (self.mask, self.batch) or self.signature.accepts_keyword(name))
-            },
-        )
+        y = self._call(positional, values)
         if self.outputs == "scalar":
             if frame.keeps_scalars:
                 return y
@@ -228,6 +225,18 @@ class Equivariant(nn.Module):
             return frame.from_canonical(x, type)
 
         return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
+        """The backbone, on what it is shown."""
+        return self.backbone(
+            *(values[name] for name in positional),
+            **{
+                name: x
+                for name, x in values.items()
+                if name not in positional
+                and (name not in (self.mask, self.batch) or self.signature.accepts_keyword(name))
+            },
+        )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
         """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
@@ -264,7 +273,8 @@ class Equivariant(nn.Module):
         present = [found[path] for path in self.frame_on if path in found]
         if not present:
             names = ", ".join(".".join(path) for path in self.frame_on)
-            raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them")
+            hint = "".join({graph_hint(x) for x in values.values()})
+            raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them{hint}")
         mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
         if "node" in self.frames.frame_types(self.group):

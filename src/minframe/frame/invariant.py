@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
     from minframe.groups.product import Product
 
-ROUNDING = 5  # times the rounding of a row, relative to the longest: what it may be off by
-PROPOSAL = 4  # times what is equal: what invariants and inner products may differ by and be proposed as the same
+# In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
+# invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
+# it allows, since whatever differs by so little by accident is in doubt.
+EQUAL = 1.0, 2.5
+PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
@@ -89,8 +92,9 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
-    equal = (ROUNDING * torch.stack(noises).amax(0)).clamp_min(cloud.tolerance).unsqueeze(-1)
-    slack = (PROPOSAL * equal).clamp_min(APART)
+    noise = torch.stack(noises).amax(0).unsqueeze(-1)
+    equal = (EQUAL[1] * noise).clamp_min(EQUAL[0] * cloud.tolerance)
+    slack = (PROPOSED[1] * noise).clamp_min(max(PROPOSED[0] * cloud.tolerance, APART))
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations

@@ -32,7 +32,11 @@ from minframe.linalg.orbit import SCORES, Scores, choose, probes
 from minframe.relations import coloured, is_per_row
 from minframe.types import Type
 
-FREQUENCY = 2.5  # of the waves in units of the longest row: about one period across the cloud
+#: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same half
+#: a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so does what
+#: scores may differ by: all of them call the same poses equal.
+FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
+UNLIKE = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
 
 
 class OrbitFrame(Frame):
@@ -60,16 +64,17 @@ class OrbitFrame(Frame):
             self._colours, self._edges, _ = coloured(relations, self.layout, rtol, None, cloud.name)
         with torch.no_grad():
             self._rows, self._fixed = _parts(cloud, self._mask)
-            self.choice = choose([self._scores(self._rows), *map(self._sample_scores, self._fixed)])
+            scores = [self._scores(self._rows, f) for f in FREQUENCIES]
+            self.choice = choose([scores[0], *map(self._sample_scores, self._fixed), *scores[1:]])
             self._several = not all_true(self.choice.count == 1)
             self._symmetries = self._ordered(backend) if shown or self._several else {}
 
     # How the elements are chosen.
 
-    def _scores(self, rows: Tensor) -> Scores:
+    def _scores(self, rows: Tensor, frequency: float) -> Scores:
         """Of sets of rows ``(B, n, c, d)``, the longest of each about one."""
         b, n, c, d = rows.shape
-        waves = FREQUENCY * probes(c * d).to(rows.device).view(SCORES, c, d)
+        waves = frequency * probes(c * d).to(rows.device).view(SCORES, c, d)
         # <a, g^-1 x> = sum_c <g a_c, x_c>
         moved = torch.einsum("gij,scj->gsci", self.matrices, waves).flatten(2)
         phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORES)
@@ -83,7 +88,8 @@ class OrbitFrame(Frame):
             values = probes(int(self._edges.max() - self._edges.min()) + 1).to(rows.device)[0]
             signal = signal * (1 + (values[self._edges - self._edges.min()] @ signal) / n)
         values = signal.sum(1).view(b, len(self.matrices), SCORES).mT
-        return Scores(values, torch.full((b,), n**0.5, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
+        size = n**0.5 * frequency / FREQUENCIES[0]
+        return Scores(values, torch.full((b,), size, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
 
     def _sample_scores(self, x: Tensor) -> Scores:
         """Of vectors ``(B, m, d)`` that belong to no row."""
@@ -108,12 +114,18 @@ class OrbitFrame(Frame):
             if not len(samples):
                 continue
             rows = self._pose_of(torch.full_like(samples, g), samples)
-            gap = torch.cdist(first[samples], rows)
+            gap = torch.cdist(first[samples], rows, compute_mode="donot_use_mm_for_euclid_dist")
             if self._colours is not None:
                 colours = self._colours[samples]
                 gap = gap + 1e3 * (colours.unsqueeze(-1) != colours.unsqueeze(-2))
             if self._mask is not None:
                 gap = gap + 1e3 * (self._mask[samples].unsqueeze(-1) != self._mask[samples].unsqueeze(-2))
+            furthest = gap.amin(-1).amax(-1)
+            if not all_true(furthest <= UNLIKE * self.cloud.tolerance * gap.shape[-1] ** 0.5):
+                raise ValueError(
+                    f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: poses "
+                    "that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"
+                )
             nearest[g] = samples, gap.argmin(-2)  # for each row of this pose, the one of the first pose
             matched = rows.gather(-2, gap.argmin(-1).unsqueeze(-1).expand_as(rows))
             mean = mean.index_add(0, samples, matched * self.choice.weights[samples, g][:, None, None])

@@ -198,7 +198,7 @@ class ProductFrame(Frame):
 
         def mean(permutations: Tensor, matrices: Tensor, x: Tensor) -> Tensor:
             matrices = torch.linalg.inv(matrices).mH if adjoint else matrices
-            return _mean(permutations[:, : x.shape[0]] if nodes else permutations, matrices, x, kind, nodes)
+            return mean_of_pairs(permutations[:, : x.shape[0]] if nodes else permutations, matrices, x, kind, nodes)
 
         for pairs in self.pairs:
             samples[pairs.sample] = pairs.average(wide(samples[pairs.sample]), mean).to(dtype)
@@ -207,7 +207,7 @@ class ProductFrame(Frame):
         return torch.stack([s.to(dtype) for s in samples]).view(y.shape)
 
 
-def _mean(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type, nodes: int) -> Tensor:
+def mean_of_pairs(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type, nodes: int) -> Tensor:
     """The mean of ``(p, O) . y`` over permutations ``(t, n)`` and matrices ``(t, d, d)``; ``y`` is of one sample."""
     t = len(permutations)
     permutations, matrices = permutations.to(y.device), matrices.to(y.device)

@@ -55,8 +55,8 @@ class Smooth(Method):
         samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
-        moments: where many rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``). Without
-            them compact clouds of a hundred points and more have hundreds of poses.
+        moments: where several rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``).
+            Without them compact clouds of a hundred points and more have hundreds of poses.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
         seed: of the draws.
         generator: of the draws.

@@ -51,11 +51,14 @@ class S(Group):
             it, and on its version.
         rtol: weights that differ by less, relative to the largest, are taken for equal; for computed weights.
         directed: ``False`` declares that edges have no direction, and makes asymmetric ones an error.
+        curve: ``"hilbert"``: in products such as ``S(curve="hilbert") * O(3)`` rows are shown in their order along a
+            Hilbert curve in the canonical pose; neighbours in the order are then neighbours in space.
     """
 
     backend: str = DEFAULT
     rtol: float = 0.0
     directed: bool | None = None
+    curve: str | None = None
 
     types = PERMUTATION_TYPES
     frame_types = ("node", "point", "edge", "edge_index", "edge_attr")
@@ -65,9 +68,11 @@ class S(Group):
             raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {self.backend!r}")
         if not (isinstance(self.rtol, int | float) and 0 <= self.rtol < 1):
             raise ValueError(f"rtol must be a number from 0 to below 1, got {self.rtol!r}: 0 asks for exact equality")
+        if self.curve not in (None, "hilbert"):
+            raise ValueError(f"curve must be 'hilbert' or None, got {self.curve!r}")
 
     def __repr__(self) -> str:
-        options = {"backend": DEFAULT, "rtol": 0.0, "directed": None}
+        options = {"backend": DEFAULT, "rtol": 0.0, "directed": None, "curve": None}
         named = [f"{k}={getattr(self, k)!r}" for k, default in options.items() if getattr(self, k) != default]
         return f"S({', '.join(named)})"
 
@@ -149,6 +154,8 @@ class S(Group):
             check_rows(x, kind, name, layout)
 
     def frame_of(self, cloud: Cloud) -> Frame:
+        if self.curve is not None:
+            raise ValueError(f"{self} orders points in a pose, in a product such as {self} * mf.O(3): use mf.S() alone")
         relations, layout = cloud.relations, cloud.layout
         assert relations is not None
         if relations.edge_index is not None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import Frame
+from minframe.frame.curve import CurveFrame
 from minframe.frame.invariant import product_frame
 from minframe.frame.product import Pair
 from minframe.groups.base import Group, Input
@@ -108,4 +109,5 @@ class Product(Group):
         self.linear.check_frame_types(moving)
 
     def frame_of(self, cloud: Cloud) -> Frame:
-        return product_frame(self, cloud)
+        frame = product_frame(self, cloud)
+        return frame if self.permutations.curve is None else CurveFrame(frame, cloud)

@@ -51,8 +51,9 @@ class DenseExpansion:
         batch = self.source.batch_shape
         if not y.ndim or y.shape[0] != len(self.sample):
             raise ValueError(
-                f"an output of type {type!r} must begin with the {len(self.sample)} poses that the backbone was shown as "
-                f"one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples of a batch apart"
+                f"an output of type {type!r} must begin with the {len(self.sample)} poses that the backbone was shown "
+                f"as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples of "
+                "a batch apart"
             )
         return _sums(y, weight, self.sample, math.prod(batch)).view((*batch, *y.shape[1:]))
 

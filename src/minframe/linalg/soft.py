@@ -19,7 +19,7 @@ is wherever its weight is not zero, and the average over poses is as smooth as w
 
 **The last axis.** For groups of determinant one it follows from the others. For O(d) only its sign is open. There are
 two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` and ``m = sum_i sgn(z_i) |z_i|^b / (sum_i
-|z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that axis too.
+|z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that too.
 
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest. With ``N = 1 / sum_j p_j^2``, which is how
 many, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with invariant ``f_i`` of unit

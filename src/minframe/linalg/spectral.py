@@ -24,6 +24,15 @@ largest eigenvalue. A boost from the scale of N to ``c`` would swamp M, or the r
 So T is made at the scale of N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta
 + (c / |N|) N M^* eta / 2``, which takes no large numbers.
 
+**What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
+``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
+a thin cloud far from null, ``l = |V u|^2``, so that directions are known down to a thickness of ``noise``; in a boosted
+or nearly null one ``|V u|`` is as large as ``|V|``, and squares are known down to ``noise |V|^2`` only. Where an
+eigenvalue is not known, it is no axis: its sign would be that of rounding. The thinnest direction of the rows is then
+left out, and the rest looked at again; what is lost is its thickness, the opening of a jet. Beside a null vector N
+directions are defined up to multiples of N, and their squares count from ``COARSE noise |V|^2`` on: below that, a jet
+is a null line.
+
 **Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
 ``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
 
@@ -261,8 +270,8 @@ def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -
     if readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
-            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
-            "no frame of any precision exists for it. Give it in float64, or make it exactly null"
+            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it "
+            "has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
         )
     return torch.where(exact[..., None, None], matrix, torch.nan)
 
@@ -311,8 +320,8 @@ def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
     ``eta - D eta D^*`` would give the free axes as well, but its entries are the squares of those of D, and so are its
     errors: of a space-like row that is all but null nothing would be left. Let T be the isometry so far, the identity
     at first, ``d = T^-1 D_k``, zero in the axes that T has already, and ``a`` its part in those of the sign of axis k,
-    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, which does not cancel,
-    and the reflection in w exchanges d and -a; another one, among axes of the same sign, exchanges a and axis k. Entries
+    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, a sum of equal signs,
+    and the reflection in w exchanges d and -a; another, among axes of the same sign, exchanges a and axis k. Entries
     are as large as those of D, and every reflection is an isometry, whatever the errors of D are.
     """
     eta = signs(p, q, d.device)

@@ -118,9 +118,9 @@ class IsometryStabiliser(Stabiliser):
     """Isometries of the free axes, of determinant one if ``special``.
 
     ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above. ``trivial``: in
-    all samples all axes are known to be determined, so that there is nothing to average over. ``span`` ``(*batch,)``: the
-    dimension of the span, where more axes are determined than that. (If time cannot be reversed, the span of all of
-    space determines it.)
+    all samples all axes are known to be determined, so that there is nothing to average over. ``span`` ``(*batch,)``:
+    dimension of the span, where more axes are determined than that: if time cannot be reversed, all of space determines
+    its axis.
     """
 
     special: bool

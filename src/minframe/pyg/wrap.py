@@ -1,0 +1,168 @@
+"""``Equivariant`` and ``Invariant`` for models of PyTorch Geometric."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from minframe import wrap
+from minframe.frames import Method, Unordered
+from minframe.groups.base import Group
+from minframe.signature import Signature
+
+#: the types of attributes that have a fixed meaning in PyTorch Geometric
+TYPES = {
+    "pos": "point",
+    "x": "node",
+    "z": "node",
+    "edge_index": "edge_index",
+    "edge_attr": "edge_attr",
+    "edge_weight": "edge_attr",
+}
+FRAME = "frame_"  # what attributes begin with that ``Canonicalize`` keeps
+ASIDE = ("y", "batch", "ptr")  # attributes that no frame depends on and that are never moved
+GRAPH = "the graph"  # where the data stands among the values of a call
+UNORDERED = Unordered()
+
+
+class Equivariant(wrap.Equivariant):
+    """A model of PyTorch Geometric made exactly equivariant to ``group``; the model itself stays as it is.
+
+    >>> import torch, minframe as mf, minframe.pyg
+    >>> from torch_geometric.data import Batch, Data
+    >>> from torch_geometric.nn import PointTransformerConv
+    >>> model = mf.pyg.Equivariant(PointTransformerConv(8, 3), mf.SE(3), outputs="vector")
+    >>> edges = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    >>> graph = lambda: Data(x=torch.randn(5, 8), pos=torch.randn(5, 3), edge_index=edges)
+    >>> model(Batch.from_data_list([graph(), graph()])).shape
+    torch.Size([10, 3])
+
+    A model with one required argument, such as ``forward(data)``, is given a copy of the data with the attributes that
+    have a type in their canonical pose. Any other model, such as ``SchNet``, is given the attributes that its arguments
+    are named after: ``forward(z, pos, batch)``.
+
+    Args:
+        backbone: the model.
+        group: for example ``mf.E(3)``.
+        inputs: types of attributes, besides (or instead of) those that are known: ``pos`` is a ``"point"``, ``x`` and
+            ``z`` are ``"node"``, ``edge_index`` is an ``"edge_index"``, ``edge_attr`` and ``edge_weight`` are
+            ``"edge_attr"``. Attributes that the data does not have do no harm; ``y`` takes no part.
+        outputs: how the outputs are to move: one type, or a structure of types like what the model returns.
+        frame_on: the attributes that determine the frame; by default all that can.
+        frames: how the group elements are chosen. The default does not depend on the order of the nodes. For energies
+            and forces use ``mf.frames.Smooth()``.
+        detach_frame: let no gradient flow through the choice of the frame.
+    """
+
+    def __init__(
+        self,
+        backbone: Callable[..., Any],
+        group: Group,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Any = "vector",
+        frame_on: str | Sequence[str] | None = None,
+        frames: Method = UNORDERED,
+        detach_frame: bool = False,
+    ) -> None:
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise TypeError(
+                f"inputs must be a dict from attributes of the data to types, such as {{'vel': 'vector'}}, got {inputs!r}"
+            )
+        known = {name: type for name, type in TYPES.items() if type in getattr(group, "types", TYPES)}
+        types = known | dict(inputs or {})
+        super().__init__(backbone, group, types, outputs, frame_on, None, "batch", frames, detach_frame)
+        self.named = _arguments(backbone, set(types))
+
+    def _signature(self, backbone: Callable[..., Any]) -> Signature:
+        return Signature((), frozenset(), any_positional=False, any_keyword=True)  # any attribute can have a type
+
+    def _named(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        data = args[0] if len(args) == 1 and not kwargs else None
+        if not isinstance(data, Data):
+            got = ", ".join([*(type(x).__name__ for x in args), *kwargs]) or "nothing"
+            raise TypeError(
+                f"a model wrapped by minframe.pyg takes one Data or Batch of PyTorch Geometric, got {got}; tensors go "
+                "to minframe.Equivariant, without pyg"
+            )
+        values: dict[str, Any] = {
+            name: x
+            for name, x in data.to_dict().items()
+            if name in self.inputs or (isinstance(x, Tensor) and name not in ASIDE and not name.startswith(FRAME))
+        }
+        return [], values | {"batch": batch_of(data), GRAPH: data}
+
+    def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
+        data = shown_data(values.pop(GRAPH), values)
+        if self.named is None:
+            return self.backbone(data)
+        found = data.to_dict() | {"batch": values["batch"]}
+        missing = [name for name, required in self.named.items() if required and name not in found]
+        if missing:
+            raise ValueError(
+                f"the model has the argument {missing[0]!r}, but the data has no attribute of this name; it has: "
+                f"{', '.join(sorted(found))}"
+            )
+        return self.backbone(**{name: found[name] for name in self.named if name in found})
+
+
+class Invariant(Equivariant):
+    """A model of PyTorch Geometric made exactly invariant to ``group``: ``Equivariant`` with ``outputs="scalar"``."""
+
+    def __init__(
+        self,
+        backbone: Callable[..., Any],
+        group: Group,
+        inputs: Mapping[str, Any] | None = None,
+        frame_on: str | Sequence[str] | None = None,
+        frames: Method = UNORDERED,
+        detach_frame: bool = False,
+    ) -> None:
+        super().__init__(backbone, group, inputs, "scalar", frame_on, frames, detach_frame)
+
+
+def batch_of(data: Data) -> Tensor:
+    """The batch vector, zeros for a single graph."""
+    batch = data.batch
+    if isinstance(batch, Tensor):
+        return batch
+    device = next((x.device for x in data.to_dict().values() if isinstance(x, Tensor)), None)
+    return torch.zeros(data.num_nodes or 0, dtype=torch.int64, device=device)
+
+
+def shown_data(data: Data, values: Mapping[str, Any]) -> Data:
+    """A copy of the data with these attributes, its batch vector among them."""
+    batch = values["batch"]
+    shown: Data = copy.copy(data)
+    if batch.shape != batch_of(data).shape and not isinstance(data, Batch):  # several poses of one graph are a batch
+        shown = Batch(_base_cls=type(data), **data.to_dict())
+    for name, x in values.items():
+        if name != "batch":
+            shown[name] = x
+    if isinstance(shown, Batch) or data.batch is not None:
+        sizes = torch.bincount(batch)
+        shown.batch = batch
+        shown.ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        if isinstance(shown, Batch):
+            shown._num_graphs = len(sizes)
+    if "num_nodes" in shown:
+        shown.num_nodes = len(batch)
+    return shown
+
+
+def _arguments(model: Callable[..., Any], attributes: set[str]) -> dict[str, bool] | None:
+    """The arguments that are named after attributes, and whether they are required; ``None``: it takes the data."""
+    try:
+        parameters = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    named = {p.name: p.default is p.empty for p in parameters if p.kind in by_name}
+    required = [name for name, needed in named.items() if needed]
+    several = len(required) > 1 or (len(required) == 1 and required[0] in attributes)
+    return named if several else None
