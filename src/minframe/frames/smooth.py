@@ -164,6 +164,8 @@ class Smooth(Method):
         noise = reach * (longest + cloud.offset().reshape(-1))
         found, scale = self._poses(y[..., space], layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
         energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
+        if (mask := layout.padding_mask()) is not None:
+            energy2 = energy2 * mask
         energy2 = (shares(energy2, self.sharpness) * energy2).sum(-1) / scale.square()
         fades = self._fades(found.length2, energy2[found.sample], linear.special)
         first = torch.ones(len(reach), dtype=rows.dtype, device=rows.device)
@@ -208,6 +210,8 @@ class Smooth(Method):
         ``rounding``: what is shorter than this part of the longest row is noise, or of ``reach`` ``(B,)``.
         """
         x, mask = layout.pad(rows), layout.padding_mask()
+        if mask is not None:  # padding of a batch vector repeats a row
+            x = x * mask.unsqueeze(-1)
         real = torch.ones_like(x[..., 0].real) if mask is None else mask.to(x.real.dtype)
         scale = torch.linalg.vector_norm(x.detach(), dim=-1).amax(-1)
         check_finite(scale, cloud.name)
