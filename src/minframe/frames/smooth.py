@@ -11,11 +11,14 @@ from minframe.checks import all_true, check_finite, data_checks_enabled
 from minframe.cloud import Cloud
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames.method import Method, check_samples
+from minframe.frames.side_by_side import combined
 from minframe.groups.affine import Affine, Translation
 from minframe.groups.base import Group
 from minframe.groups.general import GL
 from minframe.groups.isometry import MOVED, Isometry
 from minframe.groups.linear import LinearGroup
+from minframe.groups.sum import Sum, side_by_side
+from minframe.groups.trivial import Trivial
 from minframe.layout import Layout
 from minframe.linalg import split, whiten
 from minframe.linalg.action import multiply
@@ -25,6 +28,8 @@ from minframe.linalg.soft import CUT, Poses, Rule, differentiable_poses, ramp, s
 from minframe.linalg.stabiliser import IsometryStabiliser, SpanStabiliser, Stabiliser
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of lengths in a pose, relative to the longest row
+
+SERVED = "O, SO, E, SE, U, SU, GL, SL, Aff, Translation, the Lorentz groups, Poincare, Trivial, and sums of these"
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +53,7 @@ class Smooth(Method):
     | O, SO, E, SE, U, SU, Translation | everywhere; vectors except where all points coincide |
     | Lorentz groups, Poincare | where the total momentum is time-like; else there is an error that says so |
     | GL, SL, Aff | where the rank is full |
+    | sums, Trivial | where each block is |
 
     Args:
         sharpness: the exponent of the lengths that compete. The larger, the fewer poses, and the steeper the changes
@@ -85,6 +91,10 @@ class Smooth(Method):
                 "puts rows in order. Leave S() out, and use a backbone on sets (a transformer, a graph network), which "
                 "respects permutations by itself: smooth frames do not depend on the order of the rows"
             )
+        if isinstance(group, Sum):
+            return self._sum(group, cloud)
+        if isinstance(group, Trivial):
+            return self._still(group, cloud)
         linear = group.linear if isinstance(group, Affine) else group
         if isinstance(group, Affine | Translation):
             cloud = cloud.centred()
@@ -92,12 +102,32 @@ class Smooth(Method):
             return self._shifts(group, cloud)
         if isinstance(linear, GL):
             return self._general(group, linear, cloud)
-        assert isinstance(linear, Isometry)
+        if not isinstance(linear, Isometry):
+            raise self._unable(group, SERVED)
         if linear.q == 0:
             return self._definite(group, linear, cloud)
         if min(linear.p, linear.q) > 1 or linear.complex:
-            raise self._unable(group, "O, SO, E, SE, U, SU, GL, SL, Aff, Translation, the Lorentz groups and Poincare")
+            raise self._unable(group, SERVED)
         return self._lorentz(group, linear, cloud)
+
+    def _sum(self, group: Sum, cloud: Cloud) -> WeightedFrame:
+        clouds = group.clouds(cloud)
+        parts = [self(g, part) for g, part in zip(group.groups, clouds, strict=True)]
+        found = combined(parts, [g.d for g in group.groups])
+        if group.shifts:
+            cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], group.groups))
+        poses = Poses(found.sample, found.linear, found.weight, *(found.weight[:, None],) * 3)
+        return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser)
+
+    def _still(self, group: Trivial, cloud: Cloud) -> WeightedFrame:
+        frame = group.row_frame(cloud)
+        assert frame.linear is not None
+        eye = frame.linear.reshape(-1, group.d, group.d)
+        sample, weight = torch.arange(len(eye), device=eye.device), eye[:, 0, 0].real
+        poses = Poses(sample, eye, weight, *(weight[:, None],) * 3)
+        return self._frame(
+            group, cloud, poses, eye, eye, FadingStabiliser(torch.ones_like(eye[..., 0], dtype=torch.bool), None, ())
+        )
 
     def _shifts(self, group: LinearGroup, cloud: Cloud) -> WeightedFrame:
         assert cloud.origin is not None
@@ -164,6 +194,8 @@ class Smooth(Method):
         noise = reach * (longest + cloud.offset().reshape(-1))
         found, scale = self._poses(y[..., space], layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
         energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
+        if (mask := layout.padding_mask()) is not None:
+            energy2 = energy2 * mask
         energy2 = (shares(energy2, self.sharpness) * energy2).sum(-1) / scale.square()
         fades = self._fades(found.length2, energy2[found.sample], linear.special)
         first = torch.ones(len(reach), dtype=rows.dtype, device=rows.device)
@@ -208,6 +240,8 @@ class Smooth(Method):
         ``rounding``: what is shorter than this part of the longest row is noise, or of ``reach`` ``(B,)``.
         """
         x, mask = layout.pad(rows), layout.padding_mask()
+        if mask is not None:  # padding of a batch vector repeats a row
+            x = x * mask.unsqueeze(-1)
         real = torch.ones_like(x[..., 0].real) if mask is None else mask.to(x.real.dtype)
         scale = torch.linalg.vector_norm(x.detach(), dim=-1).amax(-1)
         check_finite(scale, cloud.name)

@@ -154,7 +154,7 @@ class Sum(LinearGroup):
         for group in self.groups:
             group.check_frame_types(names)
 
-    def _clouds(self, cloud: Cloud) -> list[Cloud]:
+    def clouds(self, cloud: Cloud) -> list[Cloud]:
         """What each group sees."""
 
         def seen(block: slice) -> Cloud:
@@ -164,9 +164,9 @@ class Sum(LinearGroup):
         return [seen(block) for block in self.blocks]
 
     def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frames = [g.row_frame(part) for g, part in zip(self.groups, self._clouds(cloud), strict=True)]
+        frames = [g.row_frame(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
         stabiliser = BlockStabiliser.of([f.stabiliser for f in frames], [g.d for g in self.groups])
-        shift = _side_by_side([f.shift for f in frames], self.groups) if self.shifts else None
+        shift = side_by_side([f.shift for f in frames], self.groups) if self.shifts else None
         tied = [f.tied for f in frames if f.tied is not None]
         found = [f._decomposition for f in frames]
         pose = None
@@ -196,9 +196,9 @@ class Sum(LinearGroup):
 
     def reduction(self, cloud: Cloud) -> Reduction:
         """Blocks of the groups. Invariant coordinates are told by inner products with their axes."""
-        found = [g.reduction(part) for g, part in zip(self.groups, self._clouds(cloud), strict=True)]
+        found = [g.reduction(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
         origins = [r.cloud.origin for r in found]
-        origin = None if all(o is None for o in origins) else _side_by_side(origins, self.groups)
+        origin = None if all(o is None for o in origins) else side_by_side(origins, self.groups)
         first = cloud.inputs[0][0]
         number = torch.complex128 if self.complex else torch.float64
         eye = torch.eye(self.d, dtype=number, device=first.device)
@@ -236,7 +236,7 @@ def direct_sum(*groups: LinearGroup) -> LinearGroup:
     return parts[0] if len(parts) == 1 else Sum(tuple(parts))
 
 
-def _side_by_side(parts: Sequence[Tensor | None], groups: Sequence[LinearGroup]) -> Tensor:
+def side_by_side(parts: Sequence[Tensor | None], groups: Sequence[LinearGroup]) -> Tensor:
     """Vectors of the blocks as one; zero where there is none."""
     like = next(p for p in parts if p is not None)
     blocks = zip(parts, groups, strict=True)

@@ -1,0 +1,64 @@
+"""Smooth frames of direct sums: every combination of a pose of each block, with the product of their weights.
+
+A sum acts block by block, so weights and poses of one block do not change with the others. For each block the weights
+of a sample add up to one, and so do their products over all combinations; they are as smooth as their factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.frame.weighted import WeightedFrame
+from minframe.linalg.blocks import BlockStabiliser, block_diagonal
+
+
+@dataclass(slots=True)
+class Combined:
+    """``K`` combinations of poses.
+
+    Attributes:
+        sample: ``(K,)``, ascending.
+        weight: ``(K,)``.
+        linear: ``(K, d, d)``, with blocks along the diagonal.
+        inverse: its inverse.
+        stabiliser: of all blocks.
+    """
+
+    sample: Tensor
+    weight: Tensor
+    linear: Tensor
+    inverse: Tensor
+    stabiliser: BlockStabiliser
+
+
+def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int]) -> Combined:
+    """The frames of the blocks, which have ``sizes`` coordinates each, as one."""
+    sample, picks = parts[0].sample, [torch.arange(len(parts[0].sample), device=parts[0].sample.device)]
+    for part in parts[1:]:
+        counts = part.poses.view(-1)
+        repeats = counts[sample]
+        first = (counts.cumsum(0) - counts)[sample]
+        old = torch.repeat_interleave(torch.arange(len(sample), device=sample.device), repeats)
+        within = torch.arange(len(old), device=sample.device) - (repeats.cumsum(0) - repeats)[old]
+        sample, picks = sample[old], [*(pick[old] for pick in picks), first[old] + within]
+    weight = torch.ones_like(parts[0].weights[:1])
+    for part, pick in zip(parts, picks, strict=True):
+        weight = weight * part.weights[pick]
+
+    def joined(name: str) -> Tensor:
+        blocks = []
+        for part, pick, d in zip(parts, picks, sizes, strict=True):
+            block = getattr(part.elements, name)
+            eye = torch.eye(d, dtype=torch.float64, device=sample.device).expand(len(sample), d, d)
+            blocks.append(eye if block is None else block[pick])
+        return block_diagonal(blocks)
+
+    stabilisers = [
+        part.stabiliser.spread(lambda x, pick=pick: x[pick])  # type: ignore[misc]
+        for part, pick in zip(parts, picks, strict=True)
+    ]
+    return Combined(sample, weight, joined("linear"), joined("inverse"), BlockStabiliser.of(stabilisers, sizes))
