@@ -26,7 +26,7 @@ many, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of t
 norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u the length of v over that of
 the longest rows, moments have the shares, relative to all rows together,
 
-    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(u / b) exp(a (u - b)),
+    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(2 u / b - 1) exp(a (u - b)),
     b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
 
 A moment wins if u exceeds b. In generic clouds one then wins alone; in symmetric ones all are zero, and rows carry the
@@ -180,7 +180,7 @@ def _joined(p: Tensor, u2: Tensor, sharpness: float) -> Tensor:
     bar = LONG / (1 + (number / MANY).square()).sqrt() + SHORTEST
     logits = sharpness * (u - bar)
     top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, lest anything overflow
-    e = ramp(u / bar) * (logits - top).exp()
+    e = ramp(2 * u / bar - 1) * (logits - top).exp()
     rivals = gate * CAP * e / (CAP * (-top).exp() + e.sum(-1, keepdim=True))
     joined = torch.cat([p, rivals * (s > 0)], -1)
     total = joined.sum(-1, keepdim=True)
