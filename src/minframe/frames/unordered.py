@@ -11,7 +11,7 @@ from minframe.frame.invariant import unordered_frame
 from minframe.frames.minimal import Minimal
 from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
-from minframe.labelling.backend import installed_version
+from minframe.labelling.backend import installed_point_version
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +38,7 @@ class Unordered(Minimal):
         return (*group.frame_types, "node", "edge") if isinstance(group, LinearGroup) else group.frame_types
 
     def labelling(self, group: Group) -> str | None:
-        return installed_version() if isinstance(group, LinearGroup) else group.labelling
+        return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
 
     def _frame(self, group: Group, cloud: Cloud) -> Frame:
         return unordered_frame(group, cloud) if isinstance(group, LinearGroup) else group.frame_of(cloud)
