@@ -192,7 +192,9 @@ def spectral(
     ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
-    loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
+    # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
+    # complex ones; and turns free axes.
+    loose = here if n.is_complex() else here & ~((pairs == 1) & axes.all(-1))
     null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
     return Spectral(matrix, axes, null.where(here), margin)
 
