@@ -31,8 +31,8 @@ def like(y: Tensor, x: Tensor) -> Tensor:
     return torch.view_as_complex(y.unflatten(-1, (-1, 2))) if x.is_complex() else y
 
 
-def backbone(samples: int, ordered: bool, wild: bool) -> Callable[..., dict[str, Tensor]]:
-    """For a batch of so many samples. ``wild``: with ``vec``."""
+def backbone(ordered: bool, wild: bool) -> Callable[..., dict[str, Tensor]]:
+    """``ordered``: the order of the rows makes a difference. ``wild``: with ``vec``."""
 
     def net(x: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> dict[str, Tensor]:
         if mask is not None:
@@ -43,7 +43,7 @@ def backbone(samples: int, ordered: bool, wild: bool) -> Callable[..., dict[str,
         place = _places(x, mask, batch)
         if ordered:
             hidden = hidden * (1 + 0.5 * (1.7 * place + 0.4).sin()).to(real.dtype).unsqueeze(-1)
-        pool = _pool(mask, batch, samples, x.shape[-2])
+        pool = _pool(mask, batch, x.shape[-2])
         mean = pool(hidden)
         spread = mean[batch] if batch is not None else mean.unsqueeze(-2)
         middle = pool(x)
@@ -71,10 +71,10 @@ def _places(x: Tensor, mask: Tensor | None, batch: Tensor | None) -> Tensor:
     return torch.arange(x.shape[-2], dtype=torch.float64)
 
 
-def _pool(mask: Tensor | None, batch: Tensor | None, samples: int, n: int) -> Callable[[Tensor], Tensor]:
+def _pool(mask: Tensor | None, batch: Tensor | None, n: int) -> Callable[[Tensor], Tensor]:
     if batch is not None:
-        counts = torch.bincount(batch, minlength=samples).unsqueeze(-1)
-        return lambda y: y.new_zeros(samples, y.shape[-1]).index_add_(0, batch, y) / counts
+        counts = torch.bincount(batch).unsqueeze(-1)  # of samples, or of poses if a frame has several
+        return lambda y: y.new_zeros(len(counts), y.shape[-1]).index_add_(0, batch, y) / counts
     if mask is not None:
         counts = mask.sum(-1, keepdim=True)
         return lambda y: (y * mask.unsqueeze(-1)).sum(-2) / counts

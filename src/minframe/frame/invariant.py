@@ -1,8 +1,10 @@
 """Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
 
 **One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
-units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
-roundings of the rows. Poses are compared by it, and so are points that coincide.
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``), times the root
+of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points that
+coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its size,
+by the tolerance, which is below the accuracy promised for outputs.
 
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
@@ -54,7 +56,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
-    rows, fixed, noises, noisy = [], [], [], False
+    rows, fixed, noises, means, noisy = [], [], [], [], False
+    count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
@@ -84,6 +87,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
+            squares = y.abs().square().flatten(1).sum(-1) / (count * math.prod(y.shape[2:-1]))
+            means.append(torch.where(there, squares, 1.0).sqrt())
             rows.append(y.reshape(*y.shape[:2], math.prod(y.shape[2:-1]), y.shape[-1]))
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))

@@ -335,7 +335,8 @@ def order_margin(points: PointSet) -> Tensor:
     Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
     equal may order them by their lengths.
     """
-    cells, margin = separate_with_margin(_invariants(points), points.start(), points.slack)
+    start = _alone(points.start(), points.mask)
+    cells, margin = separate_with_margin(_invariants(points), start, points.slack)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
