@@ -117,7 +117,7 @@ class Smooth(Method):
         if group.shifts:
             cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], group.groups))
         poses = Poses(found.sample, found.linear, found.weight, *(found.weight[:, None],) * 3)
-        return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser)
+        return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser, found.own_inverse)
 
     def _still(self, group: Trivial, cloud: Cloud) -> WeightedFrame:
         frame = group.row_frame(cloud)
@@ -154,7 +154,13 @@ class Smooth(Method):
             IsometryStabiliser(axes < m, linear.special, linear.metric, linear.complex) for m in range(linear.d + 1)
         ]
         basis = _poisoned(found.basis, poison, found.sample)
-        return self._frame(group, cloud, found, basis, basis.mH, _fading(fades, levels, found))
+        # Along axes that no row determines the coordinates of the rows are zero. The average over the isometries of
+        # these axes of any derivative is zero too, whatever the backbone says in the one pose that it is shown.
+        gone = found.gone
+        if linear.special and linear.d > 1:  # the last axis follows from the others, if these are determined
+            gone = torch.cat([gone[:, :-1], gone[:, -2:].all(-1, keepdim=True)], -1)
+        own = basis.mH * ~gone.unsqueeze(-1)
+        return self._frame(group, cloud, found, basis, basis.mH, _fading(fades, levels, found), own)
 
     def _general(self, group: LinearGroup, linear: GL, cloud: Cloud) -> WeightedFrame:
         rows, layout, poison = cloud.tame_rows()

@@ -96,6 +96,12 @@ class RaggedExpansion:
             f"got shape {tuple(x.shape)}: give it type 'constant' if it is one and the same for all"
         )
 
+    @property
+    def edge_pose(self) -> Tensor:
+        """The pose that each repeated edge belongs to, once ``set_edges`` has been called."""
+        assert self._edges is not None
+        return self._edges.pose
+
     def batch_argument(self, x: Tensor) -> Tensor:
         return self.layout.index.to(x.dtype)
 
