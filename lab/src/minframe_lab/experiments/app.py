@@ -114,11 +114,14 @@ def dynamics(
     evaluate: Evaluate = None,
     limit: Limit = None,
     threads: Threads = 1,
-    sharpness: Annotated[float, typer.Option(min=6, help="Of smooth frames.")] = 32.0,
+    sharpness: Annotated[float, typer.Option(min=6, help="Of smooth frames.")] = 16.0,
+    warm: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a training in smooth frames that hard ones begin.")
+    ] = 0.6,
     picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
 ) -> None:
     """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""
-    wanted = moving.Dynamics(method=method, seed=seed, sharpness=sharpness, picoseconds=picoseconds)
+    wanted = moving.Dynamics(method=method, seed=seed, sharpness=sharpness, warm=warm, picoseconds=picoseconds)
     if method == "potential" and evaluate is None:
         folder = output or Path("runs") / f"dynamics-potential-{seed}"
         found = moving.run_potential(wanted, folder)

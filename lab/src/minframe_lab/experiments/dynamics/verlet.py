@@ -37,6 +37,7 @@ def integrate(
 
     x' = x + v h + a h^2 / 2,   v' = v + (a + a') h / 2: symplectic and reversible, so that in a smooth potential the
     energy errs by O(h^2) and does not drift; see Hairer, Lubich and Wanner, Geometric Numerical Integration.
+    An interrupt ends the path where it is.
     """
     h = (steps * FEMTOSECOND)[:, None, None]
     energy, force = field(positions)
@@ -49,15 +50,18 @@ def integrate(
         rows.append(torch.cat([(energy + kinetic).unsqueeze(-1), momenta.sum(-2), angular], -1))
 
     note()
-    for number in range(count):
-        velocities = velocities + force / masses * h / 2
-        velocities = torch.where((velocities.abs() < LOST).all(-1).all(-1)[:, None, None], velocities, 0.0)
-        positions = positions + velocities * h
-        energy, force = field(positions)
-        velocities = velocities + force / masses * h / 2
-        note()
-        if (number + 1) % 100 == 0:
-            advance(100)
+    try:
+        for number in range(count):
+            velocities = velocities + force / masses * h / 2
+            velocities = torch.where((velocities.abs() < LOST).all(-1).all(-1)[:, None, None], velocities, 0.0)
+            positions = positions + velocities * h
+            energy, force = field(positions)
+            velocities = velocities + force / masses * h / 2
+            note()
+            if (number + 1) % 100 == 0:
+                advance(100)
+    except KeyboardInterrupt:  # a shorter path is worth having, and says how long it is
+        pass
     table = torch.stack(rows)
     return Paths(table[..., 0], table[..., 1:4], table[..., 4:])
 
