@@ -33,14 +33,11 @@ def generate(split: str, count: int, advance: Advance = lambda _: None) -> tuple
 
 def load(split: str, limit: int | None = None, advance: Advance = lambda _: None) -> Batch:
     """Positions, elements, mask, energies and forces in float32, the molecules in turn; ``limit``: of all samples."""
-    count = COUNTS[split]
-    if limit is None or limit // 4 >= count:
-        stored = cached(f"dynamics-{split}-{count}", 4 * count, lambda told: generate(split, count, told), advance)
-    else:
-        stored = generate(split, max(1, limit // 4), advance)
+    count = COUNTS[split] if limit is None else min(COUNTS[split], max(1, limit // len(molecules.NAMES)))
+    total = count * len(molecules.NAMES)
+    stored = cached(f"dynamics-{split}-{count}", total, lambda told: generate(split, count, told), advance)
     positions, energies, forces = (x.transpose(0, 1).flatten(0, 1).float() for x in stored)
-    repeated = len(positions) // 4
-    species = molecules.species().float().repeat(repeated, 1, 1)
+    species = molecules.species().float().repeat(count, 1, 1)
     return positions, species, species.sum(-1) > 0, energies, forces
 
 

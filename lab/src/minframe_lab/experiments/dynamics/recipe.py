@@ -147,7 +147,7 @@ class Dynamics(Experiment):
         found: dict[str, Any] = {"seconds": _median_seconds(lambda: with_forces(model, tuple(x[:64] for x in data)))}
         few = tuple(x[: self.recipe.batch_size] for x in data)
         model.train()
-        found["seconds_of_training_step"] = _median_seconds(lambda: self.loss(model, few).backward())
+        found["seconds_of_training_step"] = _median_seconds(lambda: torch.autograd.backward(self.loss(model, few)))
         model.zero_grad()
         model.eval()
         if self.method in ("smooth", "drawn"):
