@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Smooth
-from minframe.groups.affine import E, Affine, Translation
+from minframe.groups.affine import Affine, E, Translation
 from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.sum import Sum, direct_sum
