@@ -211,15 +211,6 @@ class Smooth(Method):
         matrix = _poisoned(matrix, poison, found.sample)
         back = linear.inverse(matrix)
         is_time = torch.arange(d, device=rows.device) == time
-<<<<<<< HEAD
-=======
-        # Where M is a small difference of large numbers, let energies add up to the same M as the one in T.
-        assert parts.mass is not None
-        energy = (parts.mass / total.detach().abs().clamp_min(TINY)).reshape(-1, 1)[found.sample]
-        known = torch.ones_like(energy, dtype=torch.bool)
-        known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
-        own = back * (torch.where(is_time, energy, 1.0) * known).unsqueeze(-1)
->>>>>>> smooth
         number = torch.arange(d, device=rows.device) - int(p == 1)
         levels = [IsometryStabiliser((number < m) | is_time, linear.special, linear.metric) for m in range(d)]
         return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found))
