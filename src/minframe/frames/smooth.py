@@ -211,9 +211,12 @@ class Smooth(Method):
         matrix = _poisoned(matrix, poison, found.sample)
         back = linear.inverse(matrix)
         is_time = torch.arange(d, device=rows.device) == time
+        known = torch.ones_like(found.gone[..., :1])
+        known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
+        own = back * known.unsqueeze(-1)
         number = torch.arange(d, device=rows.device) - int(p == 1)
         levels = [IsometryStabiliser((number < m) | is_time, linear.special, linear.metric) for m in range(d)]
-        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found))
+        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), own)
 
     def _need_momentum(self, momentum: Tensor, group: Group) -> None:
         """Refuse samples whose total momentum gives no rest frame."""
