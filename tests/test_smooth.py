@@ -99,7 +99,8 @@ def test_exact_on_all_named_families(group: mf.Group) -> None:
         if group.d == 5 and name in polytopes(5):
             x = x[:6]  # of a whole one the point group has thousands of elements: see test_too_symmetric
         for dtype in (torch.float64, torch.float32):
-            other = randn(group, *x.shape, generator=torch.Generator().manual_seed(5)) * x.abs().square().mean().sqrt()
+            size = x.abs().square().mean().sqrt()
+            other = randn(group, *x.shape, generator=torch.Generator().manual_seed(5)) * (size if size else 1.0)
             y = torch.stack([x, x, other]).to(number(group, dtype))
             model = mf.Equivariant(wild, group, frames=SMOOTH).eval()
             error = worst_error(model, group, y, dtype)

@@ -125,7 +125,7 @@ class WeightedFrame(Frame):
         return self.elements.pose(self.expand(x, type), type, own)
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, type)
+        return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, self.group.type(type))
 
     def expand(self, x: Tensor, type: str) -> Tensor:
         """``x`` as it is, once for each pose."""
