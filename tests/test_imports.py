@@ -25,7 +25,19 @@ LAYERS = (
     ("frame",),
     ("groups",),
     ("frames",),
-    ("degenerate", "signature", "rowwise", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
+    (
+        "degenerate",
+        "signature",
+        "rowwise",
+        "wrap",
+        "canonical",
+        "testing",
+        "point_group",
+        "graph",
+        "forms",
+        "spectral",
+        "pyg",
+    ),
     ("minframe",),
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
@@ -44,6 +56,7 @@ REMAINING = {
     ("minframe.frame.product", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.permutation"),
+    ("minframe.frame.weighted", "minframe.groups.linear"),
     ("minframe.linalg.choice", "minframe.cloud"),
     ("minframe.linalg.qr", "minframe.cloud"),
     ("minframe.linalg.spectral", "minframe.cloud"),
