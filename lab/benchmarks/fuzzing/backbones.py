@@ -3,7 +3,8 @@
 All are homogeneous of degree one, so that a change of scale hides nothing, and Lipschitz, so that they do not jump
 themselves. Their outputs:
 
-* ``inv``, ``(b, k)``: mean over rows of ``|x W|``, an invariant. No cancellation, so relative errors mean something.
+* ``inv``, ``(b, 1, k)``: mean over rows of ``|x W|``, an invariant. No cancellation, so relative errors mean something.
+  Not ``(b, k)``: where k is the number of rows, that would be one scalar for each row.
 * ``vec``, ``(b, n, d)``: vectors that point anywhere.
 * ``span``, ``(b, n, d)``: vectors that are combinations of the rows, so that they exist where the rows span too little.
 * ``id``: the rows themselves.
@@ -49,7 +50,7 @@ def backbone(ordered: bool, wild: bool) -> Callable[..., dict[str, Tensor]]:
         middle = pool(x)
         middle = middle[batch] if batch is not None else middle.unsqueeze(-2)
         share = (hidden[..., :1] / spread.sum(-1, keepdim=True).clamp_min(torch.finfo(real.dtype).tiny)).to(x.dtype)
-        out = {"inv": mean, "span": x * share + 0.5 * middle, "id": x}
+        out = {"inv": mean.unsqueeze(1), "span": x * share + 0.5 * middle, "id": x}
         if wild:
             bent = (hidden + 0.5 * spread) @ weight(width, wide, 1.1).to(real.dtype)
             out["vec"] = like(bent, x) / width**0.5

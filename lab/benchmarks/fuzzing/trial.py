@@ -146,7 +146,7 @@ class Trial:
         except ValueError as error:  # some of the samples span too little for vectors that point anywhere
             missing = NO_FRAME in str(error)
             if missing and len(x) == 1:
-                return Answer({"inv": x.new_zeros(1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}, yes, yes)
+                return Answer({"inv": x.new_zeros(1, 1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}, yes, yes)
             if not missing and len(x) <= max(1, self.key.size // 8):
                 try:
                     return Answer(self._outputs(x, wild=False), yes, no)
@@ -156,11 +156,11 @@ class Trial:
             raise CrashError(_message(error)) from error
         halves = [self.answer(half) for half in x.tensor_split(2)]
         names = set(halves[0].outputs) | set(halves[1].outputs)
-        width = max(h.outputs["inv"].shape[1] for h in halves)
+        shape = max(h.outputs["inv"].shape[1:] for h in halves)
         whole = {}
         for name in names:
             parts = [h.outputs.get(name, h.outputs["id"].new_full(h.outputs["id"].shape, torch.nan)) for h in halves]
-            whole[name] = torch.cat([p.expand(len(p), width) if name == "inv" else p for p in parts])
+            whole[name] = torch.cat([p.expand(len(p), *shape) if name == "inv" else p for p in parts])
         return Answer(whole, *(torch.cat([getattr(h, k) for h in halves]) for k in ("refused", "absent")))
 
     def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
