@@ -98,9 +98,9 @@ def unit(found: tuple[float, np.ndarray, np.ndarray]) -> float:
     return max(abs(found[0]), np.abs(found[1]).max(), np.abs(found[2]).max())
 
 
-def slope(energy: Callable[[float], float], h: float = 1e-3) -> float:
-    """The derivative at zero, to sixth order."""
-    terms = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+def slope(energy: Callable[[float], float], h: float = 1e-4) -> float:
+    """The derivative at zero, to fourth order."""
+    terms = ((1, 2 / 3), (2, -1 / 12))
     return sum(c * (energy(k * h) - energy(-k * h)) for k, c in terms) / h
 
 
@@ -117,7 +117,7 @@ def moved(atoms: Atoms, positions: np.ndarray, cell: np.ndarray | None = None) -
 def test_forces_and_stress_are_derivatives(name: str) -> None:
     atoms = with_calculator(name)
     found = properties(atoms)
-    for atom in (0, len(atoms) - 1):
+    for atom in {0, 1}:
         for axis in range(3):
             step = np.zeros((len(atoms), 3))
             step[atom, axis] = 1

@@ -8,7 +8,8 @@ its rows are edges, and not the atoms that the backbone sees. With ``c`` the cut
     v_ij (1 - |v_ij|^2 / c^2)^4,
 
 because a neighbour that enters the cutoff must not change anything at once: its row starts from zero, with three
-continuous derivatives.
+continuous derivatives. Moments of the rows, which smooth frames use in compact clouds, count also rows of length zero,
+and take no part here.
 
 **Every pose is shown.** The set of ``v_ij`` is symmetric under inversion, as it has ``v_ji = -v_ij``, even if the crystal
 is not. Frames that count on the symmetry of the rows being that of the whole input would be wrong here. Smooth frames
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -82,7 +84,6 @@ class Energy(nn.Module):
         self.arguments = _arguments(model)
         self.periodic = "vectors" in self.arguments
         self.cutoff = cutoff
-        self.frames = frames
         self.group = linear_part(group) if self.periodic else group
         if self.periodic:
             if cutoff is None or not cutoff > 0:
@@ -92,10 +93,12 @@ class Energy(nn.Module):
                     f"frames of neighbour vectors must show every pose, as mf.frames.Smooth() does, got {frames!r}: the "
                     "set of neighbour vectors has symmetries that the structure has not"
                 )
+            frames = replace(frames, moments=False)
         else:
             types = {name: type for name, type in (("pos", "point"), ("z", "node")) if name in self.arguments}
             model = Invariant(model, group, inputs=types, batch="batch", frames=frames)
         self.model = model
+        self.frames = frames
 
     def forward(
         self,
