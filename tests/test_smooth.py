@@ -91,10 +91,24 @@ def worst_error(model, group: mf.Group, x: Tensor, dtype: torch.dtype, seed: int
     return float((got - want).abs().max() / want.abs().max())
 
 
+def rounding_alone(model, group: mf.Group, x: Tensor, seed: int = 0) -> float:
+    """What rounding inputs to float32, once they are moved, changes in a model that runs in float64.
+
+    No function does better than its slope times the rounding of its inputs. Weights are steep, and where they change
+    fastest this exceeds 1e-5 in fewer than one of a hundred clouds, and in one named family in five dimensions.
+    """
+    g = group.random(len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    linear, shift = group.parts(g)
+    if shift is not None:
+        g = group.assemble(linear, shift * x.abs().amax((-2, -1)).double().unsqueeze(-1))
+    moved = group.act(g, x.double())
+    want = model(moved)
+    return float((model(moved.float().double()) - want).abs().max() / want.abs().max())
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 def test_exact_on_all_named_families(group: mf.Group) -> None:
-    """For a backbone that hides nothing."""
-    shortfalls = []
+    """For a backbone that hides nothing. One shortfall: see ``rounding_alone``."""
     for name, x in clouds_for(group).items():
         if group.d == 5 and name in polytopes(5):
             x = x[:6]  # of a whole one the point group has thousands of elements: see test_too_symmetric
@@ -104,13 +118,10 @@ def test_exact_on_all_named_families(group: mf.Group) -> None:
             y = torch.stack([x, x, other]).to(number(group, dtype))
             model = mf.Equivariant(wild, group, frames=SMOOTH).eval()
             error = worst_error(model, group, y, dtype)
-            if group.d == 5 and dtype == torch.float32 and error > 1e-5:
-                shortfalls.append((name, error))  # 3e-5: weights are 32 times as sensitive to rounding as lengths are
-                assert error <= 1e-4
+            if (group.d, name, dtype) == (5, "first point at the centroid", torch.float32):
+                assert error <= max(1e-5, 1.5 * rounding_alone(model, group, y)) < 3e-5
                 continue
             assert error <= bound(group, dtype), (name, dtype)
-    if shortfalls:
-        pytest.xfail(f"float32 in five dimensions: {shortfalls}")
 
 
 @pytest.mark.parametrize("group", LORENTZ, ids=str)
