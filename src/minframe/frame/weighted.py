@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +13,7 @@ from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
 from minframe.layout import Layout
 from minframe.layout.expand import Expansion, expansion
+from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT
 
@@ -35,7 +36,7 @@ class WeightedFrame(Frame):
         weights: ``(K,)``, in float64.
         linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
         inverse: their inverses.
-        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
+        own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         stabiliser: of the poses: what fades where axes vanish.
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
         samples: the number of poses per sample that ``drawn`` takes; ``None``: all.
@@ -54,7 +55,7 @@ class WeightedFrame(Frame):
         linear: Tensor | None,
         inverse: Tensor | None,
         stabiliser: Stabiliser,
-        own_inverse: Tensor | None = None,
+        own_columns: Columns | None = None,
         chunk: int | None = None,
         samples: int | None = None,
         uniform: Uniform | None = None,
@@ -74,7 +75,7 @@ class WeightedFrame(Frame):
             group=group,
             linear=linear,
             inverse=inverse,
-            own_inverse=own_inverse,
+            own_columns=own_columns,
             shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
@@ -167,7 +168,7 @@ class WeightedFrame(Frame):
         def taken(x: Tensor | None) -> Tensor | None:
             return None if x is None else x[pick]
 
-        weights = self.weights[pick]
+        weights, columns = self.weights[pick], self.elements.own_columns
         return WeightedFrame(
             self.group,
             self.cloud,
@@ -176,7 +177,7 @@ class WeightedFrame(Frame):
             taken(self.elements.linear),
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
-            taken(self.elements.own_inverse),
+            None if columns is None else Columns(*(getattr(columns, f.name)[pick] for f in fields(columns))),
             self.chunk,
             self.samples,
             self._uniform,

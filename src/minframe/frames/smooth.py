@@ -22,6 +22,7 @@ from minframe.groups.trivial import Trivial
 from minframe.layout import Layout
 from minframe.linalg import split, whiten
 from minframe.linalg.action import multiply
+from minframe.linalg.columns import STRONG, Columns
 from minframe.linalg.fade import FadingStabiliser, coefficients
 from minframe.linalg.qr import TINY
 from minframe.linalg.soft import CUT, Poses, Rule, differentiable_poses, ramp, shares, soft_poses
@@ -189,16 +190,24 @@ class Smooth(Method):
             parts = split.rest_frame(cloud, rows.detach(), layout, p, q)
         assert parts.momentum is not None
         self._need_momentum(parts.momentum, group)
+        if poison is not None:
+            poison = torch.where(parts.momentum, poison, torch.nan)
         t = parts.matrix
         if cloud.needs_grad:
             t = t @ split.smooth(rows, layout, parts, p, q)
         y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
         time = 0 if p == 1 else p
         space = slice(1, d) if p == 1 else slice(0, p)
+        with torch.no_grad():  # what rounding left of the momentum at rest, as a boost would take it from the rows
+            total = layout.total(y)
+            energy = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
+            share = y[..., time : time + 1] * layout.for_each_row(1 / energy)
+            left = share * layout.for_each_row(total[..., space])
+        at_rest = y[..., space] - left
         reach = torch.linalg.matrix_norm(t.detach()).reshape(-1)
         longest = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).reshape(-1)
         noise = reach * (longest + cloud.offset().reshape(-1))
-        found, scale = self._poses(y[..., space], layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
+        found, scale = self._poses(at_rest, layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
         energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
         if (mask := layout.padding_mask()) is not None:
             energy2 = energy2 * mask
@@ -219,10 +228,11 @@ class Smooth(Method):
         is_time = torch.arange(d, device=rows.device) == time
         known = torch.ones_like(found.gone[..., :1])
         known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
-        own = back * known.unsqueeze(-1)
+        careful = (matrix.detach().square().sum((-2, -1)) > STRONG) | ~known.all(-1)  # see linalg.columns
+        columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
         number = torch.arange(d, device=rows.device) - int(p == 1)
         levels = [IsometryStabiliser((number < m) | is_time, linear.special, linear.metric) for m in range(d)]
-        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), own)
+        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), columns)
 
     def _need_momentum(self, momentum: Tensor, group: Group) -> None:
         """Refuse samples whose total momentum gives no rest frame."""
@@ -280,7 +290,7 @@ class Smooth(Method):
         linear: Tensor | None,
         inverse: Tensor | None,
         stabiliser: Stabiliser,
-        own_inverse: Tensor | None = None,
+        columns: Columns | None = None,
     ) -> WeightedFrame:
         return WeightedFrame(
             group,
@@ -290,7 +300,7 @@ class Smooth(Method):
             linear,
             inverse,
             stabiliser,
-            own_inverse,
+            columns,
             self.chunk,
             self.samples,
             self._uniform,
