@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -60,16 +60,8 @@ class WeightedFrame(Frame):
         samples: int | None = None,
         uniform: Uniform | None = None,
     ) -> None:
-        self.group = group
-        self.cloud = cloud
-        self.layout = cloud.layout
-        self.sample = sample
-        self.weights = weights
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
         self.stabiliser = stabiliser
-        self.chunk = chunk
-        self.samples = samples
-        self._uniform = uniform
-        self.expansion: Expansion = expansion(cloud.layout, sample)
         shift = None if cloud.origin is None else cloud.origin.reshape(-1, cloud.origin.shape[-1])[sample]
         self.elements = LinearFrame(
             group=group,
@@ -81,6 +73,27 @@ class WeightedFrame(Frame):
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
             margin=lambda: torch.full_like(weights, torch.inf),
         )
+
+    def _begin(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        chunk: int | None,
+        samples: int | None,
+        uniform: Uniform | None,
+    ) -> None:
+        """Everything but the elements themselves."""
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.sample = sample
+        self.weights = weights
+        self.chunk = chunk
+        self.samples = samples
+        self._uniform = uniform
+        self.expansion: Expansion = expansion(cloud.layout, sample)
 
     @property
     def shown_layout(self) -> Layout:
@@ -185,3 +198,42 @@ class WeightedFrame(Frame):
 
     def __repr__(self) -> str:
         return f"WeightedFrame(group={self.group}, poses={self.poses.tolist()})"
+
+
+class WeightedMembers(WeightedFrame):
+    """The same of a finite group, ``Finite`` or ``Discrete``; its elements are given by numbers ``index`` ``(K,)``."""
+
+    def __init__(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        index: Tensor,
+        chunk: int | None = None,
+        samples: int | None = None,
+        uniform: Uniform | None = None,
+    ) -> None:
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
+        self.index = index
+        self.elements = group.members(replace(cloud, layout=self.expansion.layout), index)
+        if isinstance(self.elements, LinearFrame):
+            self.stabiliser = self.elements.stabiliser
+
+    @property
+    def rank(self) -> Tensor:
+        with torch.no_grad():
+            return self.group.frame_of(self.cloud).rank
+
+    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedMembers:
+        weights = self.weights[pick]
+        return WeightedMembers(
+            self.group,
+            self.cloud,
+            self.sample[pick],
+            weights if factor is None else weights * factor,
+            self.index[pick],
+            self.chunk,
+            self.samples,
+            self._uniform,
+        )
