@@ -14,6 +14,8 @@ from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
 from minframe.labelling.backend import installed_point_version
 
+RELATIONS = ("node", "edge", "edge_index", "edge_attr")  # what tells rows apart
+
 
 @dataclass(frozen=True, repr=False)
 class Unordered(Minimal):
@@ -21,7 +23,7 @@ class Unordered(Minimal):
 
     A backbone that respects permutations (a GNN, a transformer) keeps doing so inside ``Equivariant``: its outputs move
     with the rows. What tells rows apart besides their coordinates, such as the kinds of atoms, is to be given as an
-    input of type ``"node"`` or ``"edge"``; it decides where the coordinates leave a choice.
+    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a choice.
 
     >>> import torch, minframe as mf
     >>> on_sets = lambda x: torch.tanh(x) + x.mean(-2, keepdim=True)
@@ -36,7 +38,7 @@ class Unordered(Minimal):
     ignores_row_order: ClassVar[bool] = True
 
     def frame_types(self, group: Group) -> tuple[str, ...]:
-        return (*group.frame_types, "node", "edge") if isinstance(group, LinearGroup) else group.frame_types
+        return (*group.frame_types, *RELATIONS) if isinstance(group, LinearGroup) else group.frame_types
 
     def labelling(self, group: Group) -> str | None:
         return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
