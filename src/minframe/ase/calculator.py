@@ -58,7 +58,7 @@ class Calculator(AseCalculator):
         unit: float = 1.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.model = model if isinstance(model, Energy) else Energy(model, cutoff, group, frames)
         parameter = next(self.model.parameters(), torch.empty(0, dtype=torch.float64))
         self.dtype = dtype or parameter.dtype
@@ -71,7 +71,7 @@ class Calculator(AseCalculator):
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = tuple(all_changes),
     ) -> None:
-        super().calculate(atoms, properties, system_changes)
+        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         atoms = self.atoms
         assert atoms is not None
         if not self.model.periodic and any(atoms.pbc):
