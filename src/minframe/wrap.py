@@ -152,7 +152,8 @@ class Equivariant(nn.Module):
                     raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
                 if typed[path] not in allowed:
                     raise ValueError(
-                        f"frame_on names {name!r}, got type {typed[path]!r}: a frame of {self.group} is taken of inputs of "
+                        f"frame_on names {name!r}, got type {typed[path]!r}: a frame of {self.group} is taken of "
+                        f"inputs of "
                         f"type {' or '.join(map(repr, allowed))}"
                     )
         self.group.check_frame_types([typed[path] for path in paths])

@@ -2,9 +2,9 @@
 
 **One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
 units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``), times the root
-of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points that
-coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its size,
-by the tolerance, which is below the accuracy promised for outputs.
+of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points
+that coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its
+size, by the tolerance, which is below the accuracy promised for outputs.
 
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses

@@ -23,7 +23,8 @@ class Unordered(Minimal):
 
     A backbone that respects permutations (a GNN, a transformer) keeps doing so inside ``Equivariant``: its outputs move
     with the rows. What tells rows apart besides their coordinates, such as the kinds of atoms, is to be given as an
-    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a choice.
+    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a
+    choice.
 
     >>> import torch, minframe as mf
     >>> on_sets = lambda x: torch.tanh(x) + x.mean(-2, keepdim=True)
