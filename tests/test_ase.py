@@ -51,7 +51,9 @@ def of_positions(z: Tensor, pos: Tensor, batch: Tensor) -> Tensor:
     i, j = same.nonzero().T
     apart = pos[j] - pos[i]
     far = apart.square().sum(-1)
-    pairs = torch.sin(apart @ torch.tensor([0.3, -0.7, 0.5], dtype=pos.dtype) + z[i] / 3) / (1 + far) + 0.5 / (0.3 + far)
+    pairs = torch.sin(apart @ torch.tensor([0.3, -0.7, 0.5], dtype=pos.dtype) + z[i] / 3) / (1 + far) + 0.5 / (
+        0.3 + far
+    )
     return torch.zeros(int(batch.max()) + 1, dtype=pos.dtype).index_add(0, batch[i], pairs)
 
 
@@ -98,9 +100,9 @@ def unit(found: tuple[float, np.ndarray, np.ndarray]) -> float:
     return max(abs(found[0]), np.abs(found[1]).max(), np.abs(found[2]).max())
 
 
-def slope(energy: Callable[[float], float], h: float = 1e-3) -> float:
-    """The derivative at zero, to sixth order."""
-    terms = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+def slope(energy: Callable[[float], float], h: float = 1e-4) -> float:
+    """The derivative at zero, to fourth order."""
+    terms = ((1, 2 / 3), (2, -1 / 12))
     return sum(c * (energy(k * h) - energy(-k * h)) for k, c in terms) / h
 
 
@@ -117,7 +119,7 @@ def moved(atoms: Atoms, positions: np.ndarray, cell: np.ndarray | None = None) -
 def test_forces_and_stress_are_derivatives(name: str) -> None:
     atoms = with_calculator(name)
     found = properties(atoms)
-    for atom in (0, len(atoms) - 1):
+    for atom in {0, 1}:
         for axis in range(3):
             step = np.zeros((len(atoms), 3))
             step[atom, axis] = 1
@@ -164,7 +166,9 @@ def test_the_description_makes_no_difference(name: str) -> None:
             a, b = draw.choice(periodic, 2, replace=False)
             basis[a] += draw.choice([-1, 1]) * basis[b]
         images = draw.integers(-2, 3, (len(atoms), 3)) * atoms.pbc
-        other = moved(atoms, atoms.positions + images @ atoms.cell.array + draw.normal(size=3), basis @ atoms.cell.array)
+        other = moved(
+            atoms, atoms.positions + images @ atoms.cell.array + draw.normal(size=3), basis @ atoms.cell.array
+        )
         order = draw.permutation(len(atoms))
         other, calculator = other[order], atoms.calc
         other.calc = calculator
@@ -193,7 +197,9 @@ def test_supercells_have_as_many_times_the_energy() -> None:
     atoms.calc = mf.ase.Calculator(Network(), CUTOFF)
     double = atoms * (2, 1, 1)
     double.calc = atoms.calc
-    assert abs(double.get_potential_energy() - 2 * atoms.get_potential_energy()) <= 1e-9 * abs(atoms.get_potential_energy())
+    assert abs(double.get_potential_energy() - 2 * atoms.get_potential_energy()) <= 1e-9 * abs(
+        atoms.get_potential_energy()
+    )
 
 
 def test_an_atom_that_comes_near_changes_nothing_at_once() -> None:
@@ -312,7 +318,7 @@ def test_what_is_wrong_is_said() -> None:
         crystal.get_potential_energy()
     water = molecule("H2O")
     water.calc = mf.ase.Calculator(lambda z, pos, batch: pos.sum())
-    with pytest.raises(ValueError, match="keeps the samples|one entry|must begin"):
+    with pytest.raises(ValueError, match="must begin"):
         water.get_potential_energy()
     water.calc = mf.ase.Calculator(lambda z, vectors, edge_index, batch: vectors.sum(), CUTOFF)
     with pytest.raises(ValueError, match="one energy for each"):
@@ -326,7 +332,9 @@ def test_stress_has_the_sign_of_ase() -> None:
     """Positive under tension: a crystal that wants to shrink."""
     atoms = bulk("Cu")
     atoms.calc = mf.ase.Calculator(
-        lambda z, vectors, edge_index, batch: vectors.new_zeros(len(z)).index_add(0, edge_index[0], vectors.square().sum(-1)),
+        lambda z, vectors, edge_index, batch: vectors.new_zeros(len(z)).index_add(
+            0, edge_index[0], vectors.square().sum(-1)
+        ),
         CUTOFF,
     )
     assert atoms.get_stress()[:3].min() > 0

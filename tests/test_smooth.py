@@ -91,10 +91,24 @@ def worst_error(model, group: mf.Group, x: Tensor, dtype: torch.dtype, seed: int
     return float((got - want).abs().max() / want.abs().max())
 
 
+def rounding_alone(model, group: mf.Group, x: Tensor, seed: int = 0) -> float:
+    """What rounding inputs to float32, once they are moved, changes in a model that runs in float64.
+
+    No function does better than its slope times the rounding of its inputs. Weights are steep, and where they change
+    fastest this exceeds 1e-5 in fewer than one of a hundred clouds, and in one named family in five dimensions.
+    """
+    g = group.random(len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    linear, shift = group.parts(g)
+    if shift is not None:
+        g = group.assemble(linear, shift * x.abs().amax((-2, -1)).double().unsqueeze(-1))
+    moved = group.act(g, x.double())
+    want = model(moved)
+    return float((model(moved.float().double()) - want).abs().max() / want.abs().max())
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 def test_exact_on_all_named_families(group: mf.Group) -> None:
-    """For a backbone that hides nothing."""
-    shortfalls = []
+    """For a backbone that hides nothing. One shortfall: see ``rounding_alone``."""
     for name, x in clouds_for(group).items():
         if group.d == 5 and name in polytopes(5):
             x = x[:6]  # of a whole one the point group has thousands of elements: see test_too_symmetric
@@ -104,13 +118,10 @@ def test_exact_on_all_named_families(group: mf.Group) -> None:
             y = torch.stack([x, x, other]).to(number(group, dtype))
             model = mf.Equivariant(wild, group, frames=SMOOTH).eval()
             error = worst_error(model, group, y, dtype)
-            if group.d == 5 and dtype == torch.float32 and error > 1e-5:
-                shortfalls.append((name, error))  # 3e-5: weights are 32 times as sensitive to rounding as lengths are
-                assert error <= 1e-4
+            if (group.d, name, dtype) == (5, "first point at the centroid", torch.float32):
+                assert error <= max(1e-5, 1.5 * rounding_alone(model, group, y)) < 3e-5
                 continue
             assert error <= bound(group, dtype), (name, dtype)
-    if shortfalls:
-        pytest.xfail(f"float32 in five dimensions: {shortfalls}")
 
 
 @pytest.mark.parametrize("group", LORENTZ, ids=str)
@@ -123,13 +134,8 @@ def test_exact_on_particles(group: mf.Group, name: str) -> None:
         with pytest.raises(ValueError, match=r"time-like.*Minimal"):
             model(x)
         return
-    minimal = mf.Equivariant(wild, group)
-    errors = [
-        float(mf.testing.equivariance_error(m, group, x, generator=torch.Generator().manual_seed(0)).max())
-        for m in (model, minimal)
-    ]
-    # One pion, and two in a jet, are so fast that their rounding moves the rest frame: what hard frames do counts.
-    assert errors[0] <= max(1e-11, 10 * errors[1])
+    generator = torch.Generator().manual_seed(0)
+    assert mf.testing.equivariance_error(model, group, x, generator=generator).max() <= 1e-11
 
 
 def test_poincare_takes_momenta_beside_points() -> None:
@@ -618,6 +624,18 @@ def test_unchecked_shows_nan_in_its_sample() -> None:
         y = model(x)
     assert y[2].isnan().all()
     torch.testing.assert_close(y[[0, 1, 3, 4]], model(X)[[0, 1, 3, 4]], rtol=0, atol=1e-12)
+
+
+def test_unchecked_shows_nan_without_a_rest_frame() -> None:
+    x = clouds.momenta(normal(3, 5, 3))
+    model = mf.Equivariant(wild, mf.Lorentz(), frames=SMOOTH).eval()
+    whole = model(x)
+    bad = x.clone()
+    bad[1, :, 0] = 0
+    with mf.unchecked():
+        y = model(bad)
+    assert y[1].isnan().all()
+    torch.testing.assert_close(y[[0, 2]], whole[[0, 2]], rtol=1e-12, atol=0)
 
 
 # Training on drawn poses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from ase import Atoms
@@ -18,7 +18,7 @@ from minframe.frames import Method
 from minframe.groups.base import Group
 
 
-class Calculator(AseCalculator):  # type: ignore[misc]
+class Calculator(AseCalculator):
     """Energy, forces and stress of atoms, by a model of energies that need not know of symmetry.
 
     >>> import ase.build, torch, minframe as mf, minframe.ase
@@ -45,7 +45,7 @@ class Calculator(AseCalculator):  # type: ignore[misc]
         **kwargs: of every calculator of ASE.
     """
 
-    implemented_properties: ClassVar[list[str]] = ["energy", "free_energy", "forces", "stress"]
+    implemented_properties = ["energy", "free_energy", "forces", "stress"]  # noqa: RUF012
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Calculator(AseCalculator):  # type: ignore[misc]
         unit: float = 1.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.model = model if isinstance(model, Energy) else Energy(model, cutoff, group, frames)
         parameter = next(self.model.parameters(), torch.empty(0, dtype=torch.float64))
         self.dtype = dtype or parameter.dtype
@@ -71,12 +71,13 @@ class Calculator(AseCalculator):  # type: ignore[misc]
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = tuple(all_changes),
     ) -> None:
-        super().calculate(atoms, properties, system_changes)
+        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         atoms = self.atoms
+        assert atoms is not None
         if not self.model.periodic and any(atoms.pbc):
             raise ValueError(
-                "the atoms are periodic, and the model takes positions, of which only one image would be seen: use a model "
-                "of vectors and edge_index, or set atoms.pbc = False"
+                "the atoms are periodic, and the model takes positions, of which only one image would be seen: use a "
+                "model of vectors and edge_index, or set atoms.pbc = False"
             )
         pos = torch.tensor(atoms.positions, dtype=self.dtype, device=self.device, requires_grad=True)
         strain = torch.zeros(3, 3, dtype=self.dtype, device=self.device, requires_grad=True)
@@ -84,12 +85,12 @@ class Calculator(AseCalculator):  # type: ignore[misc]
             energy = self._energy(atoms, pos, strain)
             wanted = [pos, strain] if self.model.periodic else [pos]
             grads = torch.autograd.grad(energy, wanted, allow_unused=True)
-        grads = [torch.zeros_like(x) if g is None else g for g, x in zip(grads, wanted, strict=True)]
+        slopes = [torch.zeros_like(x) if g is None else g for g, x in zip(grads, wanted, strict=True)]
         value = float(energy.detach()) * self.unit
-        self.results = {"energy": value, "free_energy": value, "forces": -grads[0].cpu().numpy() * self.unit}
+        self.results = {"energy": value, "free_energy": value, "forces": -slopes[0].cpu().numpy() * self.unit}
         if self.model.periodic and atoms.cell.rank == 3:
-            stress = grads[1].cpu().numpy() * self.unit / atoms.get_volume()
-            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)
+            stress = slopes[1].cpu().numpy() * self.unit / atoms.get_volume()
+            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)  # type: ignore[no-untyped-call]
 
     def _energy(self, atoms: Atoms, pos: Tensor, strain: Tensor) -> Tensor:
         """A number, with derivatives."""
@@ -97,7 +98,7 @@ class Calculator(AseCalculator):  # type: ignore[misc]
         batch = torch.zeros_like(z)
         if not self.model.periodic:
             return self.model(z, batch, pos=pos).sum()
-        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)
+        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)  # type: ignore[no-untyped-call]
         edge_index = torch.stack([torch.tensor(i, device=self.device) for i in (first, second)])
         images = torch.tensor(shifts @ atoms.cell.array, dtype=self.dtype, device=self.device)
         vectors = pos[edge_index[1]] - pos[edge_index[0]] + images

@@ -8,22 +8,24 @@ its rows are edges, and not the atoms that the backbone sees. With ``c`` the cut
     v_ij (1 - |v_ij|^2 / c^2)^4,
 
 because a neighbour that enters the cutoff must not change anything at once: its row starts from zero, with three
-continuous derivatives.
+continuous derivatives. Moments of the rows, which smooth frames use in compact clouds, count also rows of length zero,
+and take no part here.
 
-**Every pose is shown.** The set of ``v_ij`` is symmetric under inversion, as it has ``v_ji = -v_ij``, even if the crystal
-is not. Frames that count on the symmetry of the rows being that of the whole input would be wrong here. Smooth frames
-show the backbone all poses that have weight, and count on nothing.
+**Every pose is shown.** The set of ``v_ij`` is symmetric under inversion, as it has ``v_ji = -v_ij``, even if the
+crystal is not. Frames that count on the symmetry of the rows being that of the whole input would be wrong here. Smooth
+frames show the backbone all poses that have weight, and count on nothing.
 
-**Equal poses.** The atoms of a perfect crystal have the same neighbour vectors, and many poses are equal. Where they are,
-to rounding, the backbone is shown one of them: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and ``Q = sum_k (w_k /
-W) Q_k``, the ratios being constants. Value and first derivatives are the same; second ones are not, so this is done in
-evaluation only.
+**Equal poses.** The atoms of a perfect crystal have the same neighbour vectors, and many poses are equal. Where they
+are, to rounding, the backbone is shown one of them: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and
+``Q = sum_k (w_k / W) Q_k``, the ratios being constants. Value and first derivatives are the same; second ones are not,
+so this is done in evaluation only.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,10 +53,18 @@ FADING = 4  # the exponent of the envelope
 class Energy(nn.Module):
     """The energy of each structure of a batch, ``(B,)``, exactly invariant, from any model of the following form.
 
-    A model is a module or a function whose arguments are named ``z`` (atomic numbers, ``(N,)``), ``batch`` (the number of the
-    structure that each atom belongs to, ``(N,)``), and either ``pos`` (positions, ``(N, 3)``: molecules) or ``vectors``
-    (``(M, 3)``, from atom ``edge_index[0]`` to atom ``edge_index[1]``: anything, periodic or not) and ``edge_index``
-    (``(2, M)``). It returns one energy for each structure, or one for each atom, and must not mix structures.
+    A model is a module or a function with arguments of these names:
+
+    | argument | shape | |
+    |---|---|---|
+    | ``z`` | ``(N,)`` | atomic numbers |
+    | ``batch`` | ``(N,)`` | the number of the structure that each atom belongs to |
+    | ``pos`` | ``(N, 3)`` | positions, for molecules; or, for anything, periodic or not: |
+    | ``vectors`` | ``(M, 3)`` | from atom ``edge_index[0]`` to its neighbour ``edge_index[1]`` |
+    | ``edge_index`` | ``(2, M)`` | |
+
+    It returns one energy for each structure, or one for each atom, and must not mix structures: it is shown all poses
+    of a structure as one batch.
 
     >>> import torch, minframe as mf, minframe.ase
     >>> def springs(z, vectors, edge_index, batch):
@@ -70,8 +80,8 @@ class Energy(nn.Module):
     Args:
         model: as said.
         cutoff: length of the longest neighbour vectors; needed for models of ``vectors``.
-        group: what the energy does not change under. ``mf.E(3)``; of a slab ``mf.E(2) + mf.Trivial(1)``. Neighbour vectors
-            know no translations, so that for them ``mf.E(3)`` means ``mf.O(3)``.
+        group: what the energy does not change under: ``mf.E(3)``; of a slab ``mf.E(2) + mf.Trivial(1)``. Neighbour
+            vectors know no translations, so that for them ``mf.E(3)`` means ``mf.O(3)``.
         frames: how poses are chosen. Only smooth frames give forces everywhere; others serve models of ``pos`` alone.
     """
 
@@ -82,20 +92,21 @@ class Energy(nn.Module):
         self.arguments = _arguments(model)
         self.periodic = "vectors" in self.arguments
         self.cutoff = cutoff
-        self.frames = frames
         self.group = linear_part(group) if self.periodic else group
         if self.periodic:
             if cutoff is None or not cutoff > 0:
                 raise ValueError(f"a model of neighbour vectors needs their cutoff, a positive length, got {cutoff!r}")
             if not isinstance(frames, Smooth):
                 raise ValueError(
-                    f"frames of neighbour vectors must show every pose, as mf.frames.Smooth() does, got {frames!r}: the "
-                    "set of neighbour vectors has symmetries that the structure has not"
+                    f"frames of neighbour vectors must show every pose, as mf.frames.Smooth() does, got {frames!r}: "
+                    "the set of neighbour vectors has symmetries that the structure has not"
                 )
+            frames = replace(frames, moments=False)
         else:
             types = {name: type for name, type in (("pos", "point"), ("z", "node")) if name in self.arguments}
             model = Invariant(model, group, inputs=types, batch="batch", frames=frames)
         self.model = model
+        self.frames = frames
 
     def forward(
         self,
@@ -129,11 +140,12 @@ class Energy(nn.Module):
         for part in found.parts():
             repeated = RaggedExpansion(Ragged(batch, count), part.sample)
             repeated.set_edges(edge_index, "edge_index")
-            inverse = part.elements.own_inverse
+            inverse, own = part.elements.inverse, part.elements.own_inverse
             assert inverse is not None
+            assert own is not None
             shown = {
                 "z": repeated.expand(z, NODE),
-                "vectors": _turned(repeated.expand(vectors, EDGE_ATTR), inverse[repeated.edge_pose]),
+                "vectors": _turned(repeated.expand(vectors, EDGE_ATTR), inverse, own, repeated.edge_pose),
                 "edge_index": repeated.expand(edge_index, EDGE_INDEX),
                 "batch": repeated.layout.index,
             }
@@ -175,14 +187,21 @@ def _arguments(model: Callable[..., Any]) -> tuple[str, ...]:
     unknown = [name for name in names if name not in ARGUMENTS]
     if unknown or ("pos" in names) == ("vectors" in names):
         raise ValueError(
-            f"the arguments of a model must be named z, batch, and either pos, or vectors and edge_index; this one has: "
-            f"{', '.join(names) or 'none'}. Put a function with these names around it"
+            "the arguments of a model must be named z, batch, and either pos, or vectors and edge_index; this one "
+            f"has: {', '.join(names) or 'none'}. Put a function with these names around it"
         )
     return names
 
 
-def _turned(vectors: Tensor, matrices: Tensor) -> Tensor:
-    return (matrices @ vectors.to(matrices.dtype).unsqueeze(-1)).squeeze(-1).to(vectors.dtype)
+def _turned(vectors: Tensor, inverse: Tensor, own: Tensor, pose: Tensor) -> Tensor:
+    """Vectors ``(M, 3)`` in their poses, whose numbers are ``pose`` ``(M,)``.
+
+    Along axes that no row determines there are no derivatives (see ``frames.smooth``). There may be coordinates: a
+    neighbour at the cutoff has a vector, though its row is zero.
+    """
+    columns = vectors.to(inverse.dtype).unsqueeze(-1)
+    free = ((inverse - own).detach()[pose] @ columns.detach()).squeeze(-1)
+    return ((own[pose] @ columns).squeeze(-1) + free).to(vectors.dtype)
 
 
 def _per_structure(energies: Any, batch: Tensor, count: int) -> Tensor:
@@ -196,8 +215,8 @@ def _per_structure(energies: Any, batch: Tensor, count: int) -> Tensor:
             return energies.new_zeros(count).index_add(0, batch, energies)
     got = tuple(energies.shape) if isinstance(energies, Tensor) else type(energies).__name__
     raise ValueError(
-        f"the model was shown {len(batch)} atoms in {count} structures, as the argument batch says, and must return one "
-        f"energy for each of the structures or each of the atoms, got {got}"
+        f"the model was shown {len(batch)} atoms in {count} structures, as the argument batch says, and must return "
+        f"one energy for each of the structures or each of the atoms, got {got}"
     )
 
 

@@ -10,6 +10,7 @@ from minframe.frame import Frame
 from minframe.frame.invariant import unordered_frame
 from minframe.frames.minimal import Minimal
 from minframe.groups.base import Group
+from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
 from minframe.labelling.backend import installed_point_version
 
@@ -41,4 +42,9 @@ class Unordered(Minimal):
         return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
 
     def _frame(self, group: Group, cloud: Cloud) -> Frame:
+        if isinstance(group, Finite) and any(type.name in group.rows for _, type in cloud.inputs):
+            raise ValueError(
+                f"{group} has no frames of one pose that ignore the order of rows: use mf.frames.Smooth(), which do "
+                "not depend on it, or, where rows are points, mf.Cyclic, mf.Dihedral or mf.Octahedral"
+            )
         return unordered_frame(group, cloud) if isinstance(group, LinearGroup) else group.frame_of(cloud)
