@@ -36,6 +36,7 @@ class WeightedFrame(Frame):
         weights: ``(K,)``, in float64.
         linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
         inverse: their inverses.
+        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         stabiliser: of the poses: what fades where axes vanish.
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
@@ -55,6 +56,7 @@ class WeightedFrame(Frame):
         linear: Tensor | None,
         inverse: Tensor | None,
         stabiliser: Stabiliser,
+        own_inverse: Tensor | None = None,
         own_columns: Columns | None = None,
         chunk: int | None = None,
         samples: int | None = None,
@@ -67,6 +69,7 @@ class WeightedFrame(Frame):
             group=group,
             linear=linear,
             inverse=inverse,
+            own_inverse=own_inverse,
             own_columns=own_columns,
             shift=shift,
             stabiliser=stabiliser,
@@ -190,6 +193,7 @@ class WeightedFrame(Frame):
             taken(self.elements.linear),
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
+            taken(self.elements.own_inverse),
             None if columns is None else Columns(*(getattr(columns, f.name)[pick] for f in fields(columns))),
             self.chunk,
             self.samples,

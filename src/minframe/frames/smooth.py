@@ -254,7 +254,7 @@ class Smooth(Method):
         columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
         number = torch.arange(d, device=rows.device) - int(p == 1)
         levels = [IsometryStabiliser((number < m) | is_time, linear.special, linear.metric) for m in range(d)]
-        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), columns)
+        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), own_columns=columns)
 
     def _need_momentum(self, momentum: Tensor, group: Group) -> None:
         """Refuse samples whose total momentum gives no rest frame."""
@@ -312,7 +312,8 @@ class Smooth(Method):
         linear: Tensor | None,
         inverse: Tensor | None,
         stabiliser: Stabiliser,
-        columns: Columns | None = None,
+        own_inverse: Tensor | None = None,
+        own_columns: Columns | None = None,
     ) -> WeightedFrame:
         return WeightedFrame(
             group,
@@ -322,7 +323,8 @@ class Smooth(Method):
             linear,
             inverse,
             stabiliser,
-            columns,
+            own_inverse,
+            own_columns,
             self.chunk,
             self.samples,
             self._uniform,
