@@ -98,8 +98,9 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    equal = (EQUAL[1] * noise).clamp_min(EQUAL[0] * cloud.tolerance)
-    slack = (PROPOSED[1] * noise).clamp_min(max(PROPOSED[0] * cloud.tolerance, APART))
+    tolerance = cloud.tolerance * torch.stack(means).amin(0).unsqueeze(-1)
+    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
+    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
