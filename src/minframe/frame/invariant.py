@@ -66,24 +66,31 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         y = wide(raw)
         if origin is not None and type.affine:
             y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+        unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
         per_row = is_per_row(x, layout, type.order)
-        if per_row:
-            raw, y = layout.pad(raw), layout.pad(y)
-            if mask is not None:
-                shape = (*mask.shape, *(1,) * (y.ndim - 2))
-                raw, y = raw * mask.view(shape), y * mask.view(shape)
-        else:
-            lead = len(layout.batch_shape)
-            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
-            raw, y = raw.reshape(shape), y.reshape(shape)
+
+        def by_sample(x: Tensor, per_row: bool = per_row) -> Tensor:
+            if not per_row:
+                lead = len(layout.batch_shape)
+                return x.reshape(math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1])
+            x = layout.pad(x)
+            return x if mask is None else x * mask.view(*mask.shape, *(1,) * (x.ndim - 2))
+
+        raw, y = by_sample(raw), by_sample(y)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
+        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+            unmoved = by_sample(unmoved)
+            length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
+            y = torch.where(behind_batch(there, y, 0), y, unmoved)
+            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
+            there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
