@@ -291,15 +291,27 @@ def test_continuous(group: mf.Group, name: str) -> None:
             assert refines(model, path, start, stop, steps) >= 7, (type, start)
 
 
-@pytest.mark.parametrize("method", [mf.frames.Minimal(), mf.frames.PCA()], ids=str)
-def test_other_frames_are_not_continuous(method) -> None:
-    """The same test fails where it has to."""
+def swapped_axes(t: Tensor) -> Tensor:
+    """Two principal axes that exchange their places at t = 0."""
+    x = torch.linalg.qr(centred(normal(9, 3, seed=3)))[0]
+    stretch = torch.stack([1 + t / 10, 1 - t / 10, torch.full_like(t, 0.5)], -1)
+    return x * stretch.unsqueeze(-2)
+
+
+def random_path(t: Tensor) -> Tensor:
     x, v = PATHS["random 1"]
+    return x + t.view(-1, 1, 1) * v
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(mf.frames.Minimal(), random_path), (mf.frames.PCA(), swapped_axes)], ids=("minimal", "PCA")
+)
+def test_other_frames_are_not_continuous(method, path) -> None:
+    """The same test fails where it has to."""
     model = mf.Invariant(outputs_of(network(), "scalar"), mf.SE(3), frames=method).eval()
-    path = lambda t: x + t.view(-1, 1, 1) * v  # noqa: E731
-    assert refines(model, path, -2, 2) < 2
+    assert refines(model, path, -2.01, 2) < 2
     smooth = mf.Invariant(outputs_of(network(), "scalar"), mf.SE(3), frames=SMOOTH).eval()
-    assert refines(smooth, path, -2, 2) >= 7
+    assert refines(smooth, path, -2.01, 2) >= 7
 
 
 @pytest.mark.parametrize(("group", "name"), [(mf.SE(3), n) for n in ("methane", "cube", "6-gon", "random 0", "random 5", "plane")]
@@ -336,14 +348,13 @@ def test_lorentz_and_general_groups_are_continuous() -> None:
 )
 @pytest.mark.parametrize("moments", [False, True])
 def test_twice_differentiable(group: mf.Group, moments: bool) -> None:
-    x = randn(group, 1, 5, group.d, generator=torch.Generator().manual_seed(3))
-    if getattr(group, "q", 0):
-        x = clouds.momenta(x[..., 1:])
-    else:  # two rows that compete
-        x[:, 1] *= (x[:, 0].norm(dim=-1) / x[:, 1].norm(dim=-1)).unsqueeze(-1) * 0.995
     method = mf.frames.Smooth(12, moments=moments)
-    if not moments:
-        assert frame_of(group, x, method).poses.max() > 1 or getattr(group, "q", 0) or isinstance(group, mf.GL)
+
+    def drawn(seed: int) -> Tensor:
+        x = randn(group, 1, 5, group.d, generator=torch.Generator().manual_seed(seed))
+        return clouds.momenta(x[..., 1:]) if getattr(group, "q", 0) else x
+
+    x = next(x for x in map(drawn, range(100)) if 2 <= frame_of(group, x, method).poses <= 4)  # some rows compete
     w = randn(group, group.d, 4, generator=torch.Generator().manual_seed(4))
 
     def energy(y: Tensor) -> Tensor:
@@ -645,7 +656,7 @@ def test_drawn_poses_are_unbiased() -> None:
     """Values and forces: many draws of one sample, as a batch, against all of its poses."""
     x = clouds.methane()[0] + 0.03 * normal(5, 3)
     energy = lambda x: torch.sin(network()(x)).mean((-1, -2))  # noqa: E731
-    draws = 20_000
+    draws = 5_000
     drawn = mf.Invariant(energy, mf.SE(3), frames=mf.frames.Smooth(16, samples=1, seed=0))
     y = x.clone().requires_grad_()
     e = drawn(y)
