@@ -15,8 +15,8 @@ import minframe as mf
 
 MIRROR = mf.Finite({"observation": [[1, 2, 3, 4, 5, 6], [-1, 2, -3, -4, 5, -6]], "action": [[1, 2], [2, 1]]})
 SWAP = torch.tensor(1)  # the element that is not the identity
-SMOOTH = mf.frames.Smooth(sharpness=8.0, unit=0.5)
-METHODS = {"plain": None, "augmentation": None, "symmetry loss": None, "wrapped": mf.frames.Minimal(), "wrapped, smooth": SMOOTH}  # fmt: skip
+WRAPPED = {"wrapped": mf.frames.Minimal(), "wrapped, smooth": mf.frames.Smooth(sharpness=8.0, unit=0.5)}
+METHODS = {"plain": None, "augmentation": None, "symmetry loss": None, **WRAPPED}
 
 
 def starts(count: int, generator: torch.Generator) -> Tensor:
