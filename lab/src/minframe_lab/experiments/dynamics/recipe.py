@@ -158,6 +158,7 @@ class Dynamics(Experiment):
 
 def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
     """What paths in a learned energy conserve, and its errors under rotations; in float64."""
+    model.requires_grad_(False)  # a step then takes no gradients but those of the positions
     positions, velocities = data.starts()
     species = molecules.species()
     kinds, steps = len(molecules.NAMES), torch.tensor(STEPS, dtype=torch.float64)
