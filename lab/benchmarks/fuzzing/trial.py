@@ -117,7 +117,11 @@ class Trial:
         order = torch.rand(b, n, generator=self.generator).argsort(-1) if self.chosen.reorders else None
         found = {}
         if self.chosen.linear is not None:
-            found["moved"] = Move(self.chosen.random(b, self.key.dtype, self.generator), order)
+            g = self.chosen.random(b, self.key.dtype, self.generator)
+            if self.chosen.case.affine:  # shifts of the size of the cloud: how far it stands out is drawn with it
+                matrix, shift = self.chosen.linear.parts(g)
+                g = self.chosen.linear.assemble(matrix, shift * self.x.abs().amax((1, 2)).unsqueeze(-1))
+            found["moved"] = Move(g, order)
         if order is not None:
             found["reordered"] = Move(None, order)
         return found
