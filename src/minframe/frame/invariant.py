@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
+OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
@@ -149,7 +150,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
     if not all_true(ordering.twins == number):
         position = inverse(order)
         twins = position.gather(-1, ordering.twins.gather(-1, order))
-    return ProductFrame(
+    frame = ProductFrame(
         group,
         cloud,
         cloud.layout.unpad_order(order),
@@ -159,6 +160,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
         shown=True,
         margin=lambda: order_margin(points),
     )
+    return _with_true_symmetry(frame)
 
 
 def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
@@ -202,7 +204,37 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
-    return ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
+    return _with_true_symmetry(
+        ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
+    )
+
+
+def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
+    """The frame without symmetries that move the cloud itself.
+
+    After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
+    that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    """
+    linear, cloud = frame.linear, frame.cloud
+    if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
+        return frame
+    with torch.no_grad():
+        strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
+        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        stays = torch.ones_like(strength, dtype=torch.bool)
+        for x, type in cloud.inputs:
+            if type.order == 1 and is_per_row(x, cloud.layout, type.order):
+                back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                stays = stays & (moved <= allowed * size)
+    if all_true(stays):
+        return frame
+    twins = frame.twins
+    if twins is not None:
+        twins = torch.where(stays.unsqueeze(-1), twins, torch.arange(twins.shape[-1], device=twins.device))
+    pairs = [p for p in frame.pairs if bool(stays[p.sample])]
+    return frame.with_symmetry(twins, pairs)
 
 
 FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
