@@ -25,7 +25,19 @@ LAYERS = (
     ("frame",),
     ("groups",),
     ("frames",),
-    ("degenerate", "signature", "rowwise", "wrap", "canonical", "testing", "point_group", "graph", "forms", "spectral"),
+    (
+        "degenerate",
+        "signature",
+        "rowwise",
+        "wrap",
+        "local",
+        "canonical",
+        "testing",
+        "point_group",
+        "graph",
+        "forms",
+        "spectral",
+    ),
     ("minframe",),
     ("pyg", "ase"),  # imported by name alone
 )
