@@ -31,6 +31,7 @@ from minframe.groups import (
     Trivial,
     U,
 )
+from minframe.local import Local
 from minframe.point_group import point_group
 from minframe.wrap import Equivariant, Invariant
 
@@ -51,6 +52,7 @@ __all__ = [
     "Frame",
     "Group",
     "Invariant",
+    "Local",
     "Lorentz",
     "O",
     "Octahedral",

@@ -152,9 +152,13 @@ class Cloud:
                 x.ndim >= len(layout.rows_shape) + order
                 and tuple(x.shape[: len(layout.rows_shape)]) == layout.rows_shape
             ):
-                return layout.pad(x)[samples]
+                padded = layout.pad(x)[samples]  # with a batch vector, padding repeats a row
+                return (
+                    padded if mask is None else torch.where(mask.view(*mask.shape, *(1,) * (x.ndim - lead)), padded, 0)
+                )
             return x.reshape(-1, *x.shape[len(layout.batch_shape) :])[samples]
 
+        lead = len(layout.rows_shape)
         mask = layout.padding_mask()
         mask = None if mask is None else mask[samples]
         inputs = [(chosen(x, type.order), type) for x, type in self.inputs]
