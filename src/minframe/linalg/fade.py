@@ -16,8 +16,8 @@ is a convex combination, as the sum telescopes to one.
 The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``.
 In the limit ``g A y`` depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and
 not on those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the
-coordinates along axes that vanish do. And so is the sum over poses: those that share the steps before ``j`` have one limit, and
-their weights add up to the weight of these steps.
+coordinates along axes that vanish do. And so is the sum over poses: those that share the steps before ``j`` have one
+limit, and their weights add up to the weight of these steps.
 
 Where no axis is short, A is 1. Inputs that are no part of the cloud fade in the same way: they are shown to the
 backbone as ``A g^-1 x``, and ``A_m h^-1 g^-1 = A_m g^-1`` for ``h`` in ``K_m``.
