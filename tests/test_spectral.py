@@ -98,6 +98,7 @@ def assert_follows(a: Tensor, nodes: Tensor | None = None, k: int = 8, times: in
             assert torch.equal(moved.values, plain.values)
 
 
+@pytest.mark.slow
 def test_molecule_like_graphs() -> None:
     symmetric = 0
     for seed in range(200):

@@ -85,6 +85,31 @@ class Relations:
     edges: Sequence[Tensor] = ()
     edge_index: Tensor | None = None
 
+    def dense(self, layout: Layout, samples: Tensor) -> Tensor:
+        """The listed edges of some samples, their numbers ``(k,)``, as ``(k, n, n, c)``, in float64.
+
+        The channels are the number of edges from one row to another, the sum of what belongs to them, and that of its
+        squares: several edges between two rows are one entry.
+        """
+        assert self.edge_index is not None
+        source, target = self.edge_index
+        rows, real = layout.pad(torch.arange(layout.length, device=source.device)), layout.padding_mask()
+        b, n = rows.shape
+        at = rows.flatten() if real is None else rows[real]
+        slot = torch.arange(b * n, device=source.device)
+        slot = rows.new_empty(layout.length).index_copy(0, at, slot if real is None else slot[real.flatten()])
+        number = slot.new_full((b,), -1).index_copy(0, samples, torch.arange(len(samples), device=slot.device))
+        owner = number[slot[source] // n]
+        kept = owner >= 0
+        parts = [torch.view_as_real(x) if x.is_complex() else x for x in self.edges]
+        channels = [torch.ones(len(source), 1, dtype=torch.float64, device=source.device)]
+        for x in (part.detach().reshape(len(part), -1).double() for part in parts):
+            channels += [x, x.square()]
+        values = torch.cat(channels, -1)
+        entries = torch.zeros(len(samples), n, n, values.shape[-1], dtype=torch.float64, device=source.device)
+        where = owner[kept], slot[source][kept] % n, slot[target][kept] % n
+        return entries.index_put(where, values[kept], accumulate=True)
+
 
 @dataclass(slots=True)
 class Cloud:
@@ -136,9 +161,9 @@ class Cloud:
         dense = Dense((len(samples),), layout.padded_length, mask)
         relations = self.relations
         if relations is not None:
-            relations = replace(
-                relations, nodes=[chosen(x, 0) for x in relations.nodes], edges=[chosen(x, 0) for x in relations.edges]
-            )
+            listed = relations.edge_index is not None
+            edges = [relations.dense(layout, samples)] if listed else [chosen(x, 0) for x in relations.edges]
+            relations = Relations([chosen(x, 0) for x in relations.nodes], edges)
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
 

@@ -110,6 +110,16 @@ def check_rows(x: object, kind: Type, name: str, layout: Layout) -> None:
         )
 
 
+def check_edge_index(x: object, rows: int, name: str) -> None:
+    """Pairs of rows, ``(2, E)``."""
+    check_tensor(x, name)
+    assert isinstance(x, Tensor)
+    if x.ndim != 2 or x.shape[0] != 2 or x.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{name} must be an integer tensor (2, E), got {x.dtype} of shape {tuple(x.shape)}")
+    if readable(x) and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < rows:
+        raise ValueError(f"{name} lists rows from {int(x.min())} to {int(x.max())}, but there are {rows} rows")
+
+
 def is_per_row(x: object, layout: Layout, order: int = 0) -> bool:
     """Whether a tensor with ``order`` core axes has an entry for each row: it begins with the axes of the rows."""
     rows = layout.rows_shape

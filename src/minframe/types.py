@@ -55,6 +55,7 @@ NODE = Type("node", 0, nodes=1)
 EDGE = Type("edge", 0, nodes=2)
 EDGE_INDEX = Type("edge_index", 0)
 EDGE_ATTR = Type("edge_attr", 0)
+UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  #: by whatever moves coordinates: not even padding is looked for
 
 #: Of permutations. A cloud of points is a set of nodes to them.
 PERMUTATION_TYPES: dict[str, Type] = {

@@ -51,6 +51,9 @@ def _arguments(group: Group, cloud: Cloud, maker: str) -> Arguments:
         raise NotImplementedError("frames in a canonical order are not compiled with a batch vector: give a mask")
     name = _name(group)
     relations = cloud.relations or Relations()
+    if relations.edge_index is not None:
+        only = torch.zeros(1, dtype=torch.int64, device=relations.edge_index.device)
+        relations = Relations(relations.nodes, [relations.dense(cloud.layout, only).squeeze(0)])
     types = ",".join(type.name for _, type in cloud.inputs)
     inputs = [x.detach() for x, _ in cloud.inputs]
     nodes, edges = ([x.detach() for x in part] for part in (relations.nodes, relations.edges))

@@ -1,8 +1,10 @@
 """Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
 
 **One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
-units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
-roundings of the rows. Poses are compared by it, and so are points that coincide.
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``), times the root
+of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points
+that coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its
+size, by the tolerance, which is below the accuracy promised for outputs.
 
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
@@ -54,7 +56,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
-    rows, fixed, noises, noisy = [], [], [], False
+    rows, fixed, noises, means, noisy = [], [], [], [], False
+    count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
@@ -63,27 +66,36 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         y = wide(raw)
         if origin is not None and type.affine:
             y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+        unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
         per_row = is_per_row(x, layout, type.order)
-        if per_row:
-            raw, y = layout.pad(raw), layout.pad(y)
-            if mask is not None:
-                shape = (*mask.shape, *(1,) * (y.ndim - 2))
-                raw, y = raw * mask.view(shape), y * mask.view(shape)
-        else:
-            lead = len(layout.batch_shape)
-            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
-            raw, y = raw.reshape(shape), y.reshape(shape)
+
+        def by_sample(x: Tensor, per_row: bool = per_row) -> Tensor:
+            if not per_row:
+                lead = len(layout.batch_shape)
+                return x.reshape(math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1])
+            x = layout.pad(x)
+            return x if mask is None else x * mask.view(*mask.shape, *(1,) * (x.ndim - 2))
+
+        raw, y = by_sample(raw), by_sample(y)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
+        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+            unmoved = by_sample(unmoved)
+            length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
+            y = torch.where(behind_batch(there, y, 0), y, unmoved)
+            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
+            there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
+            squares = y.abs().square().flatten(1).sum(-1) / (count * math.prod(y.shape[2:-1]))
+            means.append(torch.where(there, squares, 1.0).sqrt())
             rows.append(y.reshape(*y.shape[:2], math.prod(y.shape[2:-1]), y.shape[-1]))
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
@@ -93,8 +105,9 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    equal = (EQUAL[1] * noise).clamp_min(EQUAL[0] * cloud.tolerance)
-    slack = (PROPOSED[1] * noise).clamp_min(max(PROPOSED[0] * cloud.tolerance, APART))
+    tolerance = cloud.tolerance * torch.stack(means).amin(0).unsqueeze(-1)
+    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
+    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations

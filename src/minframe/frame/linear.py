@@ -17,12 +17,10 @@ from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.qr import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
-from minframe.types import CONSTANT, EDGE_ATTR, EDGE_INDEX, Type
+from minframe.types import CONSTANT, UNTOUCHED, Type
 
 if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
-
-UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  # by whatever moves coordinates: not even padding is looked for
 
 
 class _UnlikeError(Exception):

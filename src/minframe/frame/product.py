@@ -21,7 +21,7 @@ from minframe.labelling.symmetry import RowSymmetry
 from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg.action import transform
 from minframe.relations import is_per_row
-from minframe.types import CONSTANT, Type
+from minframe.types import CONSTANT, UNTOUCHED, Type
 
 if TYPE_CHECKING:
     from minframe.groups.base import Group
@@ -117,7 +117,7 @@ class ProductFrame(Frame):
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
-        if kind is CONSTANT or (kind.name == "scalar" and self.keeps_scalars):
+        if kind in UNTOUCHED or (kind.name == "scalar" and self.keeps_scalars):
             return 0
         return kind.nodes or int(is_per_row(x, self.layout, kind.order))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class WeightedFrame(Frame):
         weights: ``(K,)``, in float64.
         linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
         inverse: their inverses.
+        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         stabiliser: of the poses: what fades where axes vanish.
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
@@ -55,32 +56,47 @@ class WeightedFrame(Frame):
         linear: Tensor | None,
         inverse: Tensor | None,
         stabiliser: Stabiliser,
+        own_inverse: Tensor | None = None,
         own_columns: Columns | None = None,
         chunk: int | None = None,
         samples: int | None = None,
         uniform: Uniform | None = None,
     ) -> None:
-        self.group = group
-        self.cloud = cloud
-        self.layout = cloud.layout
-        self.sample = sample
-        self.weights = weights
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
         self.stabiliser = stabiliser
-        self.chunk = chunk
-        self.samples = samples
-        self._uniform = uniform
-        self.expansion: Expansion = expansion(cloud.layout, sample)
         shift = None if cloud.origin is None else cloud.origin.reshape(-1, cloud.origin.shape[-1])[sample]
         self.elements = LinearFrame(
             group=group,
             linear=linear,
             inverse=inverse,
+            own_inverse=own_inverse,
             own_columns=own_columns,
             shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
             margin=lambda: torch.full_like(weights, torch.inf),
         )
+
+    def _begin(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        chunk: int | None,
+        samples: int | None,
+        uniform: Uniform | None,
+    ) -> None:
+        """Everything but the elements themselves."""
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.sample = sample
+        self.weights = weights
+        self.chunk = chunk
+        self.samples = samples
+        self._uniform = uniform
+        self.expansion: Expansion = expansion(cloud.layout, sample)
 
     @property
     def shown_layout(self) -> Layout:
@@ -177,6 +193,7 @@ class WeightedFrame(Frame):
             taken(self.elements.linear),
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
+            taken(self.elements.own_inverse),
             None if columns is None else Columns(*(getattr(columns, f.name)[pick] for f in fields(columns))),
             self.chunk,
             self.samples,
@@ -185,3 +202,42 @@ class WeightedFrame(Frame):
 
     def __repr__(self) -> str:
         return f"WeightedFrame(group={self.group}, poses={self.poses.tolist()})"
+
+
+class WeightedMembers(WeightedFrame):
+    """The same of a finite group, ``Finite`` or ``Discrete``; its elements are given by numbers ``index`` ``(K,)``."""
+
+    def __init__(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        index: Tensor,
+        chunk: int | None = None,
+        samples: int | None = None,
+        uniform: Uniform | None = None,
+    ) -> None:
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
+        self.index = index
+        self.elements = group.members(replace(cloud, layout=self.expansion.layout), index)
+        if isinstance(self.elements, LinearFrame):
+            self.stabiliser = self.elements.stabiliser
+
+    @property
+    def rank(self) -> Tensor:
+        with torch.no_grad():
+            return self.group.frame_of(self.cloud).rank
+
+    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedMembers:
+        weights = self.weights[pick]
+        return WeightedMembers(
+            self.group,
+            self.cloud,
+            self.sample[pick],
+            weights if factor is None else weights * factor,
+            self.index[pick],
+            self.chunk,
+            self.samples,
+            self._uniform,
+        )

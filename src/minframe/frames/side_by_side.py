@@ -25,6 +25,7 @@ class Combined:
         weight: ``(K,)``.
         linear: ``(K, d, d)``, with blocks along the diagonal.
         inverse: its inverse.
+        own_inverse: what is applied to the rows of the cloud itself instead.
         stabiliser: of all blocks.
     """
 
@@ -32,6 +33,7 @@ class Combined:
     weight: Tensor
     linear: Tensor
     inverse: Tensor
+    own_inverse: Tensor
     stabiliser: BlockStabiliser
 
 
@@ -61,4 +63,5 @@ def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int]) -> Combined:
         part.stabiliser.spread(lambda x, pick=pick: x[pick])  # type: ignore[misc]
         for part, pick in zip(parts, picks, strict=True)
     ]
-    return Combined(sample, weight, joined("linear"), joined("inverse"), BlockStabiliser.of(stabilisers, sizes))
+    matrices = joined("linear"), joined("inverse"), joined("own_inverse")
+    return Combined(sample, weight, *matrices, BlockStabiliser.of(stabilisers, sizes))

@@ -16,8 +16,8 @@ from minframe.frame import Frame, LinearFrame
 from minframe.groups.base import Group, Input
 from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
-from minframe.relations import check_rows
-from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, PRODUCT_TYPES
+from minframe.relations import check_edge_index, check_rows, check_tensor
+from minframe.types import COORDINATE_TYPES, LINEAR_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class LinearGroup(_Coordinates):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        moving = [i for i in inputs if PRODUCT_TYPES[i.type].order]
+        moving = [i for i in inputs if COORDINATE_TYPES[i.type].order]
         self.check_frame_types([i.type for i in moving])
         if not moving:
             raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs")
@@ -127,10 +127,39 @@ class LinearGroup(_Coordinates):
                 self.check(x, type, name, layout)
         cloud = Cloud(typed, layout, name=", ".join(i.name for i in inputs))
         if len(moving) < len(inputs):
-            nodes = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 1]
-            edges = [i.x for i in inputs if PRODUCT_TYPES[i.type].nodes == 2]
+            nodes = [i.x for i in inputs if COORDINATE_TYPES[i.type].nodes == 1]
+            edges = [i.x for i in inputs if COORDINATE_TYPES[i.type].nodes == 2]
             cloud.relations = Relations(nodes, edges)
+            if any(i.type in ("edge_index", "edge_attr") for i in inputs):
+                cloud.relations = self._listed(inputs, nodes, bool(edges), layout)
         return cloud
+
+    def _listed(self, inputs: Sequence[Input], nodes: Sequence[Tensor], dense: bool, layout: Layout) -> Relations:
+        """Relations with edges that are listed."""
+        listed = [i for i in inputs if i.type == "edge_index"]
+        attributes = [i for i in inputs if i.type == "edge_attr"]
+        if len(listed) != 1 or dense:
+            raise ValueError(
+                f"edges that determine a frame of {self} are listed by one input of type 'edge_index', or given as one "
+                f"of "
+                f"type 'edge', got {[f'{i.name}: {i.type}' for i in inputs]}: name others than these in frame_on="
+            )
+        name, edge_index, _ = listed[0]
+        check_edge_index(edge_index, layout.length, name)
+        if len(layout.rows_shape) != 1:
+            raise ValueError(
+                f"{name} lists edges between rows, which in a batch need a batch vector, batch=; or give an adjacency "
+                "matrix of type 'edge'"
+            )
+        for i in attributes:
+            check_tensor(i.x, i.name)
+            if not i.x.ndim or len(i.x) != edge_index.shape[1]:
+                raise ValueError(
+                    f"{i.name} of type 'edge_attr' must have an entry for each of {edge_index.shape[1]} edges, got "
+                    f"shape "
+                    f"{tuple(i.x.shape)}"
+                )
+        return Relations(nodes, [i.x for i in attributes], edge_index)
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
         kind = COORDINATE_TYPES[type]

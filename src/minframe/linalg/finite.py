@@ -39,6 +39,30 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
 
 
+WAVES = 4  # functions of a point that are added up
+
+
+def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: float = 0.0) -> Tensor:
+    """Scores ``(*batch, G)`` of the poses of rows ``x`` ``(*batch, n, *any, k)`` that do not depend on their order.
+
+    The score is ``sum_i phi(g^-1 x_i / u) / sqrt(n)``, with ``u`` the root mean square of the rows by the invariant
+    ``form`` ``(k, k)``, and ``phi(z) = sum_m sin(2 <w_m, z> + m)``, which has no symmetry of its own. It is smooth, and
+    equal for poses that are permutations of each other.
+    """
+    rows, layout = layout.join([wide(x)])
+    k = rows.shape[-1]
+    count = layout.sizes().to(rows.device).clamp_min(1)
+    square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
+    rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
+    w = probes(WAVES * k).to(rows.device)[0].view(WAVES, k)
+    directions = (w @ inverses).transpose(0, 1)  # (WAVES, G, k)
+    phase = torch.arange(WAVES, device=rows.device).unsqueeze(-1)
+    values = torch.stack([torch.sin(2 * (rows @ d.mT) + b) for d, b in zip(directions, phase, strict=True)]).sum(0)
+    if layout.real is not None:
+        values = values * layout.real.unsqueeze(-1)
+    return layout.total(values) / count.sqrt()
+
+
 def _places(layout: Layout, rows: Tensor) -> Tensor:
     """The number of each row within its sample, ``(*rows,)``; of padding any."""
     if isinstance(layout, Ragged):

@@ -38,14 +38,14 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
 
     Invariant outputs of a model need nothing else. Other outputs are carried back by the frame, which stays on the
     data and goes into batches: ``canonical.from_canonical(y, batch, "vector")``. It is kept as ``frame_linear``
-    ``(1, d, d)``, ``frame_shift`` ``(1, d)`` and ``frame_rank`` ``(1,)``, and ``frame_symmetry``, which is empty unless the graph
-    has a symmetry to average over.
+    ``(1, d, d)``, ``frame_shift`` ``(1, d)`` and ``frame_rank`` ``(1,)``, and ``frame_symmetry``, which is empty unless
+    the graph has a symmetry to average over.
 
     Args:
         group: a group that acts on coordinates, such as ``mf.E(3)``.
         inputs: types of attributes, as for ``mf.pyg.Equivariant``.
         frame_on: the attributes that determine the frame; by default all that can.
-        frames: how the group element is chosen: one that gives a single one, ``mf.frames.Unordered()`` or ``Minimal()``.
+        frames: how the group element is chosen: ``mf.frames.Unordered()`` or ``Minimal()``, which choose one.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
     def forward(self, data: Data) -> Data:
         if isinstance(data, Batch):
             raise TypeError(
-                "Canonicalize takes one graph at a time, as transform= or pre_transform= of a data set; a model that is "
-                "to take batches is wrapped in mf.pyg.Equivariant"
+                "Canonicalize takes one graph at a time, as transform= or pre_transform= of a data set; a model that "
+                "is to take batches is wrapped in mf.pyg.Equivariant"
             )
         frame = self._wrapped.frame(data)
         if isinstance(frame, WeightedFrame):
@@ -118,7 +118,7 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
                 y = y.index_copy(0, rows, x.to(y.dtype))
         if not moved:
             return y
-        linear, shift = (data[name] if name in data else None for name in ("frame_linear", "frame_shift"))
+        linear, shift = (data.get(name) for name in ("frame_linear", "frame_shift"))
         g = self.group.assemble(linear, shift)
         return self.group.act(g[batch] if per_node else g, y, type)
 

@@ -72,7 +72,8 @@ class Equivariant(wrap.Equivariant):
     ) -> None:
         if inputs is not None and not isinstance(inputs, Mapping):
             raise TypeError(
-                f"inputs must be a dict from attributes of the data to types, such as {{'vel': 'vector'}}, got {inputs!r}"
+                "inputs must be a dict from attributes of the data to types, such as {'vel': 'vector'}, got "
+                f"{inputs!r}"
             )
         known = {name: type for name, type in TYPES.items() if type in getattr(group, "types", TYPES)}
         types = known | dict(inputs or {})

@@ -1,0 +1,121 @@
+"""A calculator of ASE around an invariant energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from ase import Atoms
+from ase.calculators.calculator import Calculator as AseCalculator
+from ase.calculators.calculator import all_changes
+from ase.neighborlist import neighbor_list
+from ase.stress import full_3x3_to_voigt_6_stress
+from torch import Tensor, nn
+
+from minframe.ase.energy import EUCLIDEAN, SMOOTH, Energy
+from minframe.frames import Method
+from minframe.groups.base import Group
+
+
+class Calculator(AseCalculator):
+    """Energy, forces and stress of atoms, by a model of energies that need not know of symmetry.
+
+    >>> import ase.build, torch, minframe as mf, minframe.ase
+    >>> def quartic(z, pos, batch):
+    ...     return pos.pow(4).sum(-1)
+    >>> water = ase.build.molecule("H2O")
+    >>> water.calc = mf.ase.Calculator(quartic)
+    >>> energy = water.get_potential_energy()
+    >>> water.rotate(70, (1, 2, 3))
+    >>> abs(water.get_potential_energy() - energy) < 1e-12
+    True
+
+    Forces are minus the derivative of the energy with respect to positions, stress is that with respect to a symmetric
+    strain ``e`` of the whole structure, ``x -> (1 + e) x``, over the volume: both by autograd, through the frames too.
+
+    Args:
+        model: an ``Energy``, or a model as ``Energy`` takes it.
+        cutoff: as of ``Energy``.
+        group: as of ``Energy``.
+        frames: as of ``Energy``.
+        dtype: of positions; by default that of the parameters of the model, or double precision if it has none.
+        device: by default that of the parameters of the model.
+        unit: of the energies of the model, in eV.
+        **kwargs: of every calculator of ASE.
+    """
+
+    implemented_properties = ["energy", "free_energy", "forces", "stress"]  # noqa: RUF012
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        cutoff: float | None = None,
+        group: Group = EUCLIDEAN,
+        frames: Method = SMOOTH,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        unit: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.model = model if isinstance(model, Energy) else Energy(model, cutoff, group, frames)
+        parameter = next(self.model.parameters(), torch.empty(0, dtype=torch.float64))
+        self.dtype = dtype or parameter.dtype
+        self.device = torch.device(device or parameter.device)
+        self.unit = unit
+
+    def calculate(
+        self,
+        atoms: Atoms | None = None,
+        properties: Sequence[str] = ("energy",),
+        system_changes: Sequence[str] = tuple(all_changes),
+    ) -> None:
+        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
+        atoms = self.atoms
+        assert atoms is not None
+        if not self.model.periodic and any(atoms.pbc):
+            raise ValueError(
+                "the atoms are periodic, and the model takes positions, of which only one image would be seen: use a "
+                "model of vectors and edge_index, or set atoms.pbc = False"
+            )
+        pos = torch.tensor(atoms.positions, dtype=self.dtype, device=self.device, requires_grad=True)
+        strain = torch.zeros(3, 3, dtype=self.dtype, device=self.device, requires_grad=True)
+        with torch.enable_grad(), evaluating(self.model):
+            energy = self._energy(atoms, pos, strain)
+            wanted = [pos, strain] if self.model.periodic else [pos]
+            grads = torch.autograd.grad(energy, wanted, allow_unused=True)
+        slopes = [torch.zeros_like(x) if g is None else g for g, x in zip(grads, wanted, strict=True)]
+        value = float(energy.detach()) * self.unit
+        self.results = {"energy": value, "free_energy": value, "forces": -slopes[0].cpu().numpy() * self.unit}
+        if self.model.periodic and atoms.cell.rank == 3:
+            stress = slopes[1].cpu().numpy() * self.unit / atoms.get_volume()
+            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)
+
+    def _energy(self, atoms: Atoms, pos: Tensor, strain: Tensor) -> Tensor:
+        """A number, with derivatives."""
+        z = torch.tensor(atoms.numbers, device=self.device)
+        batch = torch.zeros_like(z)
+        if not self.model.periodic:
+            return self.model(z, batch, pos=pos).sum()
+        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)
+        edge_index = torch.stack([torch.tensor(i, device=self.device) for i in (first, second)])
+        images = torch.tensor(shifts @ atoms.cell.array, dtype=self.dtype, device=self.device)
+        vectors = pos[edge_index[1]] - pos[edge_index[0]] + images
+        vectors = vectors + vectors @ (strain + strain.mT) / 2
+        return self.model(z, batch, vectors=vectors, edge_index=edge_index).sum()
+
+
+class evaluating:  # noqa: N801
+    """All poses, and no dropout, in here."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modes = [(module, module.training) for module in model.modules()]
+
+    def __enter__(self) -> None:
+        for module, _ in self.modes:
+            module.training = False
+
+    def __exit__(self, *_: object) -> None:
+        for module, mode in self.modes:
+            module.training = mode

@@ -1,0 +1,263 @@
+"""Invariant energies of atoms: of molecules by their positions, of crystals and slabs by their neighbour vectors.
+
+**Periodic structures.** A crystal has many descriptions: which image of an atom is stored, which basis of the lattice,
+where the origin is, in which order atoms are listed. The vectors ``v_ij`` from each atom to its neighbours within a
+cutoff, as a set, are the same for all of them, and rotations of the crystal rotate them. So the frame is taken of them:
+its rows are edges, and not the atoms that the backbone sees. With ``c`` the cutoff, the rows are
+
+    v_ij (1 - |v_ij|^2 / c^2)^4,
+
+because a neighbour that enters the cutoff must not change anything at once: its row starts from zero, with three
+continuous derivatives. Moments of the rows, which smooth frames use in compact clouds, count also rows of length zero,
+and take no part here.
+
+**Every pose is shown.** The set of ``v_ij`` is symmetric under inversion, as it has ``v_ji = -v_ij``, even if the
+crystal is not. Frames that count on the symmetry of the rows being that of the whole input would be wrong here. Smooth
+frames show the backbone all poses that have weight, and count on nothing.
+
+**Equal poses.** The atoms of a perfect crystal have the same neighbour vectors, and many poses are equal. Where they
+are, to rounding, the backbone is shown one of them: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and
+``Q = sum_k (w_k / W) Q_k``, the ratios being constants. Value and first derivatives are the same; second ones are not,
+so this is done in evaluation only.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from minframe.frame.weighted import WeightedFrame
+from minframe.frames import Method, Smooth
+from minframe.groups.affine import Affine, E, Translation
+from minframe.groups.base import Group, Input
+from minframe.groups.linear import LinearGroup
+from minframe.groups.sum import Sum, direct_sum
+from minframe.groups.trivial import Trivial
+from minframe.layout import Ragged
+from minframe.layout.expand import RaggedExpansion
+from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
+from minframe.wrap import Invariant
+
+SMOOTH = Smooth()
+EUCLIDEAN = E(3)
+SAME = 1e-10  # what the matrices of poses may differ by and be shown as one
+ARGUMENTS = ("z", "batch", "pos", "vectors", "edge_index")
+FADING = 4  # the exponent of the envelope
+
+
+class Energy(nn.Module):
+    """The energy of each structure of a batch, ``(B,)``, exactly invariant, from any model of the following form.
+
+    A model is a module or a function with arguments of these names:
+
+    | argument | shape | |
+    |---|---|---|
+    | ``z`` | ``(N,)`` | atomic numbers |
+    | ``batch`` | ``(N,)`` | the number of the structure that each atom belongs to |
+    | ``pos`` | ``(N, 3)`` | positions, for molecules; or, for anything, periodic or not: |
+    | ``vectors`` | ``(M, 3)`` | from atom ``edge_index[0]`` to its neighbour ``edge_index[1]`` |
+    | ``edge_index`` | ``(2, M)`` | |
+
+    It returns one energy for each structure, or one for each atom, and must not mix structures: it is shown all poses
+    of a structure as one batch.
+
+    >>> import torch, minframe as mf, minframe.ase
+    >>> def springs(z, vectors, edge_index, batch):
+    ...     return torch.zeros(len(z), dtype=vectors.dtype).index_add(0, edge_index[0], vectors.pow(4).sum(-1))
+    >>> energy = mf.ase.Energy(springs, cutoff=3.0)
+    >>> z, batch, edge_index = torch.tensor([6, 8]), torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
+    >>> vectors = torch.tensor([[1.0, 0.5, 0.2], [-1.0, -0.5, -0.2]], dtype=torch.float64)
+    >>> turned = vectors @ mf.O(3).random(dtype=torch.float64).mT
+    >>> torch.allclose(energy(z, batch, vectors=vectors, edge_index=edge_index),
+    ...                energy(z, batch, vectors=turned, edge_index=edge_index))
+    True
+
+    Args:
+        model: as said.
+        cutoff: length of the longest neighbour vectors; needed for models of ``vectors``.
+        group: what the energy does not change under: ``mf.E(3)``; of a slab ``mf.E(2) + mf.Trivial(1)``. Neighbour
+            vectors know no translations, so that for them ``mf.E(3)`` means ``mf.O(3)``.
+        frames: how poses are chosen. Only smooth frames give forces everywhere; others serve models of ``pos`` alone.
+    """
+
+    def __init__(
+        self, model: Callable[..., Any], cutoff: float | None = None, group: Group = EUCLIDEAN, frames: Method = SMOOTH
+    ) -> None:
+        super().__init__()
+        self.arguments = _arguments(model)
+        self.periodic = "vectors" in self.arguments
+        self.cutoff = cutoff
+        self.group = linear_part(group) if self.periodic else group
+        if self.periodic:
+            if cutoff is None or not cutoff > 0:
+                raise ValueError(f"a model of neighbour vectors needs their cutoff, a positive length, got {cutoff!r}")
+            if not isinstance(frames, Smooth):
+                raise ValueError(
+                    f"frames of neighbour vectors must show every pose, as mf.frames.Smooth() does, got {frames!r}: "
+                    "the set of neighbour vectors has symmetries that the structure has not"
+                )
+            frames = replace(frames, moments=False)
+        else:
+            types = {name: type for name, type in (("pos", "point"), ("z", "node")) if name in self.arguments}
+            model = Invariant(model, group, inputs=types, batch="batch", frames=frames)
+        self.model = model
+        self.frames = frames
+
+    def forward(
+        self,
+        z: Tensor,
+        batch: Tensor,
+        pos: Tensor | None = None,
+        vectors: Tensor | None = None,
+        edge_index: Tensor | None = None,
+    ) -> Tensor:
+        if self.periodic:
+            if vectors is None or edge_index is None:
+                raise TypeError("the model takes neighbour vectors: give vectors=, (M, 3), and edge_index=, (2, M)")
+            return self._of_vectors(z, batch, vectors, edge_index)
+        if pos is None:
+            raise TypeError("the model takes positions: give pos=, (N, 3)")
+        given = {name: x for name, x in (("pos", pos), ("z", z)) if name in self.arguments}
+        energies = self.model(**given, batch=batch)
+        return _per_structure(energies, batch, int(batch.max()) + 1)
+
+    def _of_vectors(self, z: Tensor, batch: Tensor, vectors: Tensor, edge_index: Tensor) -> Tensor:
+        assert self.cutoff is not None
+        count = int(batch.max()) + 1
+        owner = batch[edge_index[0]]
+        # A row of zeros in every structure: an atom without neighbours has a frame too.
+        rows = torch.cat([vectors * envelope(vectors, self.cutoff).unsqueeze(-1), vectors.new_zeros(count, 3)])
+        owners = torch.cat([owner, torch.arange(count, device=batch.device)])
+        found = self.frames(self.group, self.group.cloud([Input("vectors", rows, "vector")], batch=owners))
+        assert isinstance(found, WeightedFrame)
+        found = found.drawn() if self.training else _distinct(found)
+        total = torch.zeros(count, dtype=torch.float64, device=z.device)
+        for part in found.parts():
+            repeated = RaggedExpansion(Ragged(batch, count), part.sample)
+            repeated.set_edges(edge_index, "edge_index")
+            inverse, own = part.elements.inverse, part.elements.own_inverse
+            assert inverse is not None
+            assert own is not None
+            shown = {
+                "z": repeated.expand(z, NODE),
+                "vectors": _turned(repeated.expand(vectors, EDGE_ATTR), inverse, own, repeated.edge_pose),
+                "edge_index": repeated.expand(edge_index, EDGE_INDEX),
+                "batch": repeated.layout.index,
+            }
+            energies = self.model(**{name: shown[name] for name in self.arguments})
+            energies = _per_structure(energies, shown["batch"], len(part.sample))
+            total = total.index_add(0, part.sample, part.weights * energies)
+        return total.to(vectors.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.group}, frames={self.frames!r}, cutoff={self.cutoff}"
+
+
+def envelope(vectors: Tensor, cutoff: float) -> Tensor:
+    """``(1 - r^2 / c^2)^4`` of vectors ``(..., 3)``: from one to zero at the cutoff, with three derivatives there.
+
+    Models should multiply messages with it, or with something alike, so that energies do not jump as atoms come near.
+    """
+    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** FADING
+
+
+def linear_part(group: Group) -> LinearGroup:
+    """What is left of a group for vectors, which translations do not move."""
+    if isinstance(group, Affine):
+        return group.linear
+    if isinstance(group, Translation):
+        return Trivial(group.d)
+    if isinstance(group, Sum):
+        return direct_sum(*(linear_part(part) for part in group.groups))
+    if isinstance(group, LinearGroup):
+        return group
+    raise TypeError(f"group must be one that acts on coordinates, such as mf.E(3), got {group!r}")
+
+
+def _arguments(model: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the arguments of a model."""
+    if not callable(model):
+        raise TypeError(f"model must be a module or a function, got {type(model).__name__}")
+    names = tuple(inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters)
+    unknown = [name for name in names if name not in ARGUMENTS]
+    if unknown or ("pos" in names) == ("vectors" in names):
+        raise ValueError(
+            "the arguments of a model must be named z, batch, and either pos, or vectors and edge_index; this one "
+            f"has: {', '.join(names) or 'none'}. Put a function with these names around it"
+        )
+    return names
+
+
+def _turned(vectors: Tensor, inverse: Tensor, own: Tensor, pose: Tensor) -> Tensor:
+    """Vectors ``(M, 3)`` in their poses, whose numbers are ``pose`` ``(M,)``.
+
+    Along axes that no row determines there are no derivatives (see ``frames.smooth``). There may be coordinates: a
+    neighbour at the cutoff has a vector, though its row is zero.
+    """
+    columns = vectors.to(inverse.dtype).unsqueeze(-1)
+    free = ((inverse - own).detach()[pose] @ columns.detach()).squeeze(-1)
+    return ((own[pose] @ columns).squeeze(-1) + free).to(vectors.dtype)
+
+
+def _per_structure(energies: Any, batch: Tensor, count: int) -> Tensor:
+    """One energy for each structure, added up if there is one for each atom."""
+    if isinstance(energies, Tensor):
+        if energies.ndim == 2 and energies.shape[-1] == 1:
+            energies = energies.squeeze(-1)
+        if energies.shape == (count,):
+            return energies
+        if energies.shape == batch.shape:
+            return energies.new_zeros(count).index_add(0, batch, energies)
+    got = tuple(energies.shape) if isinstance(energies, Tensor) else type(energies).__name__
+    raise ValueError(
+        f"the model was shown {len(batch)} atoms in {count} structures, as the argument batch says, and must return "
+        f"one energy for each of the structures or each of the atoms, got {got}"
+    )
+
+
+def _distinct(frame: WeightedFrame) -> WeightedFrame:
+    """The same with equal poses of a sample as one, for values and first derivatives."""
+    assert frame.elements.linear is not None
+    count = len(frame.sample)
+    flat = torch.cat([frame.sample.unsqueeze(-1), frame.elements.linear.detach().flatten(1)], -1)
+    order = torch.arange(count, device=flat.device)
+    for column in flat.mT.flip(0):  # sorted by one column after the other; equal to rounding counts as equal
+        ranks = column[order].sort()[0]
+        rank = torch.cat([ranks.new_zeros(1), (ranks.diff() > SAME).cumsum(0)])
+        place = torch.searchsorted(ranks, column[order])
+        order = order[rank[place].argsort(stable=True)]
+    new = (flat[order].diff(dim=0).abs() > SAME).any(-1)
+    if bool(new.all()):
+        return frame
+    group = torch.empty_like(order)
+    group[order] = torch.cat([order.new_zeros(1), new.cumsum(0)])
+    number = int(group.max()) + 1
+
+    def total(x: Tensor) -> Tensor:
+        return x.new_zeros((number, *x.shape[1:])).index_add(0, group, x)
+
+    share = frame.weights.detach() / total(frame.weights.detach())[group]
+    elements = frame.elements
+    linear, inverse, own_inverse = (
+        None if m is None else total(share[:, None, None] * m)
+        for m in (elements.linear, elements.inverse, elements.own_inverse)
+    )
+    sample = torch.empty(number, dtype=order.dtype, device=order.device).index_copy(0, group, frame.sample)
+    first = torch.empty_like(sample).index_copy(0, group, torch.arange(count, device=order.device))
+    stabiliser = frame.stabiliser.spread(lambda x: x[first])
+    return WeightedFrame(
+        frame.group,
+        frame.cloud,
+        sample,
+        total(frame.weights),
+        linear,
+        inverse,
+        stabiliser,
+        own_inverse,
+        chunk=frame.chunk,
+    )
