@@ -82,8 +82,8 @@ def path_rows() -> list[PathRow]:
     rows = []
     for name, model in models.items():
         poses = mean_poses(model) if name in smooth and isinstance(model, mf.Invariant) else 1.0
-        changes = [largest_change(model, steps) for steps in (FINE, FINEST)]
-        rows.append(PathRow(name, poses, *changes, steepest(model) / unit))
+        change, finer = (largest_change(model, steps) for steps in (FINE, FINEST))
+        rows.append(PathRow(name, poses, change, finer, steepest(model) / unit))
     return rows
 
 

@@ -227,8 +227,8 @@ def path_table(rows: Sequence[PathRow]) -> Table:
     for name in ("poses", f"change over 1/{FINE - 1}", f"over 1/{FINEST - 1}", "slope over plain"):
         table.add_column(name, justify="right")
     for row in rows:
-        name = Text(row.method, "bold" if row.method == OURS else "")
-        table.add_row(name, f"{row.poses:.2f}", f"{row.change:.2g}", f"{row.finer:.2g}", f"{row.slope:.2f}")
+        label = Text(row.method, "bold" if row.method == OURS else "")
+        table.add_row(label, f"{row.poses:.2f}", f"{row.change:.2g}", f"{row.finer:.2g}", f"{row.slope:.2f}")
     return table
 
 

@@ -52,8 +52,8 @@ class DenseExpansion:
         if not y.ndim or y.shape[0] != len(self.sample):
             raise ValueError(
                 f"an output of type {kind.name!r} must begin with the {len(self.sample)} poses that the backbone was "
-                f"shown as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples "
-                "of a batch apart"
+                f"shown as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the "
+                "samples of a batch apart"
             )
         return _sums(y, weight, self.sample, math.prod(batch)).view((*batch, *y.shape[1:]))
 
@@ -95,6 +95,12 @@ class RaggedExpansion:
             f"an input of type {kind.name!r} must begin with one entry for each of {rows} rows or {samples} samples, "
             f"got shape {tuple(x.shape)}: give it type 'constant' if it is one and the same for all"
         )
+
+    @property
+    def edge_pose(self) -> Tensor:
+        """The pose that each repeated edge belongs to, once ``set_edges`` has been called."""
+        assert self._edges is not None
+        return self._edges.pose
 
     def batch_argument(self, x: Tensor) -> Tensor:
         return self.layout.index.to(x.dtype)
