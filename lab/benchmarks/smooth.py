@@ -161,11 +161,8 @@ def show_times() -> None:
             count = poses(x, mf.SE(3), mf.frames.Smooth())
             for what, run in (("energy", energy), ("energy and forces", forces)):
                 ratio = best_time(lambda: run(model, x)) / best_time(lambda: run(net, x))  # noqa: B023
-                print(
-                    f"{name:28} width {width:4} {what:18} {ratio:6.2f} x  poses {count:5.2f}  ratio "
-                    f"{ratio / count:5.2f}",
-                    flush=True,
-                )
+                measured = f"{ratio:6.2f} x  poses {count:5.2f}  ratio {ratio / count:5.2f}"
+                print(f"{name:28} width {width:4} {what:18} {measured}", flush=True)
 
 
 def energy(model: nn.Module, x: Tensor) -> None:
@@ -179,10 +176,7 @@ def forces(model: nn.Module, x: Tensor) -> None:
 
 
 def show_path() -> None:
-    print(
-        "\nLargest change of the energy in a step, methane with noise 0.3 along a line: the step divided by 8 each "
-        "time\n"
-    )
+    print("\nLargest change of the energy in a step, a tetrahedron along a line: the step divided by 8 each time\n")
     net = SetNetwork().double()
     x, v = mf.testing.polytopes(3)["simplex"], 0.3 * normal(4, 3)
     for name, frames in (("hard", mf.frames.Minimal()), ("PCA", mf.frames.PCA()), ("smooth", mf.frames.Smooth())):

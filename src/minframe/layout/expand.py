@@ -52,9 +52,8 @@ class DenseExpansion:
         if not y.ndim or y.shape[0] != len(self.sample):
             raise ValueError(
                 f"an output of type {kind.name!r} must begin with the {len(self.sample)} poses that the backbone was "
-                f"shown "
-                f"as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples of "
-                "a batch apart"
+                f"shown as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the "
+                "samples of a batch apart"
             )
         return _sums(y, weight, self.sample, math.prod(batch)).view((*batch, *y.shape[1:]))
 
@@ -118,8 +117,7 @@ class RaggedExpansion:
             return _sums(y, weight[self._edges.pose], self._edges.entry, self._edge_count)
         raise ValueError(
             f"an output of type {kind.name!r} must begin with one entry for each of the {len(self._rows.entry)} rows "
-            f"or "
-            f"{len(self.sample)} poses that the backbone was shown as one batch, got shape {tuple(y.shape)}"
+            f"or {len(self.sample)} poses that the backbone was shown as one batch, got shape {tuple(y.shape)}"
         )
 
 
