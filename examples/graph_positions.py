@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 from common import arguments, save, show, spread, track
-from molecules import K, N, library_encodings, molecule
-from torch import Tensor, nn
+from molecules import K, N, Network, library_encodings, molecule
+from torch import Tensor
 
 import minframe as mf
 
@@ -31,27 +31,6 @@ def tensors(graphs: list[tuple[Tensor, Tensor]], exact: bool) -> list[Tensor]:
             whole[tuple(slice(m) for m in part.shape)] = part
         found.append(padded)
     return [torch.stack(x) for x in zip(*found, strict=True)]
-
-
-class Network(nn.Module):
-    """Two rounds of message passing."""
-
-    def __init__(self, variant: str, width: int = 48) -> None:
-        super().__init__()
-        self.variant = variant
-        self.first = nn.Linear(4 + 2 * K, width)
-        self.rounds = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))
-        self.last = nn.Linear(width, 1)
-
-    def forward(self, a: Tensor, kinds: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
-        vectors = vectors * (self.variant not in ("none", "eigenvalues"))
-        if self.variant == "random signs" and self.training:
-            vectors = vectors * (2 * torch.randint(2, (len(a), 1, K)) - 1)
-        values = values.unsqueeze(1).expand_as(vectors) * (self.variant != "none")
-        h = torch.relu(self.first(torch.cat([kinds, 4 * vectors, values], -1)))
-        for layer in self.rounds:
-            h = h + torch.relu(layer(torch.cat([h, a @ h], -1)))
-        return self.last(h).squeeze(-1)
 
 
 def train(variant: str, seed: int, data: list[Tensor], epochs: int) -> Network:
