@@ -213,7 +213,11 @@ def degenerate_panels(quick: bool) -> Iterator[Panel]:
         *(mf.Poincare(), mf.U(3), mf.SU(3), mf.U(2, 1), mf.SU(2, 2), mf.GL(3), mf.SL(2), mf.SL(3), mf.Aff(3)),
         *(mf.GL(3, complex=True), mf.SL(3, complex=True), mf.Aff(2, complex=True), mf.S() * mf.O(3), mf.S() * mf.SE(3)),
     )
-    for groups, methods in ((euclidean, EVERY), (others, ("plain", OURS))):
+    finite: tuple[Any, ...] = (
+        *(mf.Cyclic(3), mf.Dihedral(4), mf.Octahedral(), mf.Octahedral(reflections=True), mf.Signs(3)),
+        *(mf.SignedPermutations(3), mf.E(2) + mf.Trivial(1)),
+    )
+    for groups, methods in ((euclidean, EVERY), ((*others, *finite), ("plain", OURS))):
         for group in groups:
             build = rough_backbones(group.d, quick)
             samples = 20 if quick else 100 if "S()" in str(group) else 1000
