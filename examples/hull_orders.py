@@ -37,7 +37,7 @@ def train(x: Tensor, y: Tensor, seed: int, epochs: int, what: str) -> nn.Module:
 def main() -> None:
     """Both orders, over all seeds."""
     options = arguments(__doc__ or "")
-    count, epochs, seeds = (50, 1, 1) if options.quick else (3000, 30, options.seeds or 3)
+    count, epochs, seeds = (50, 1, 1) if options.quick else (2000, 25, options.seeds or 3)
     data = {split: generate(split, count if split == "train" else count // 3) for split in ("train", "test")}
     rows: list[tuple[str, str, str]] = []
     results: dict[str, object] = {}
