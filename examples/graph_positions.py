@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 from common import arguments, save, show, spread, track
-from molecules import K, N, library_encodings, molecule
-from torch import Tensor, nn
+from molecules import K, N, Network, library_encodings, molecule
+from torch import Tensor
 
 import minframe as mf
 
@@ -26,39 +26,15 @@ def tensors(graphs: list[tuple[Tensor, Tensor]], exact: bool) -> list[Tensor]:
             reach = ((reach + reach @ a) > 0).to(a.dtype)
             far = far + ~reach.bool().all(-1)
         vectors, values = mf.spectral.encodings(a, K, kinds) if exact else library_encodings(a)
-        parts = (a, torch.eye(4)[kinds], vectors, values, far)
-        sizes = ((N, N), (N, 4), (N, K), (K,), (N,))
-        padded = [torch.zeros(size) for size in sizes]
-        for whole, part in zip(padded, parts, strict=True):
+        padded = [torch.zeros(size) for size in ((N, N), (N, 4), (N, K), (K,), (N,))]
+        for whole, part in zip(padded, (a, torch.eye(4)[kinds], vectors, values, far), strict=True):
             whole[tuple(slice(m) for m in part.shape)] = part
         found.append(padded)
     return [torch.stack(x) for x in zip(*found, strict=True)]
 
 
-class Network(nn.Module):
-    """Two rounds of message passing."""
-
-    def __init__(self, variant: str, width: int = 48) -> None:
-        super().__init__()
-        self.variant = variant
-        self.first = nn.Linear(4 + 2 * K, width)
-        self.rounds = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))
-        self.last = nn.Linear(width, 1)
-
-    def forward(self, a: Tensor, kinds: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
-        vectors = vectors * (self.variant not in ("none", "eigenvalues"))
-        if self.variant == "random signs" and self.training:
-            vectors = vectors * (2 * torch.randint(2, (len(a), 1, K)) - 1)
-        values = values.unsqueeze(1).expand_as(vectors) * (self.variant != "none")
-        h = torch.relu(self.first(torch.cat([kinds, 4 * vectors, values], -1)))
-        for layer in self.rounds:
-            h = h + torch.relu(layer(torch.cat([h, a @ h], -1)))
-        return self.last(h).squeeze(-1)
-
-
 def train(variant: str, seed: int, data: list[Tensor], epochs: int) -> Network:
     """A trained network."""
-    torch.manual_seed(seed)
     net = Network(variant)
     optimizer = torch.optim.Adam(net.parameters(), 3e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
@@ -91,13 +67,14 @@ def main() -> None:
         change = change * (variant in ("random signs", "mf.spectral"))
         errors, differences = [], []
         for seed in range(seeds):
+            torch.manual_seed(seed)
             net = train(variant, seed, [x[:cut] for x in (*given, target)], epochs)
             with torch.no_grad():
                 y = net(*(x[cut:] for x in given))
                 errors.append(float((y - target[cut:]).abs()[target[cut:] > 0].mean()))
                 differences.append(float((net(*other).gather(1, back) - y).abs()[target[cut:] > 0].max()))
         share = float((change > 1e-4).float().mean())
-        results[variant] = dict(mae=errors, share=share, change=float(change.max()), difference=differences)
+        results[variant] = {"mae": errors, "share": share, "change": float(change.max()), "difference": differences}
         rows.append((variant, spread(errors), f"{100 * share:.3g} %", f"{change.max():.2g}", f"{max(differences):.1e}"))
     columns = ("encodings", "test error", "graphs whose encodings change", "largest change", "change of outputs")
     show("Distance to the furthest node; changes by relabelling", columns, rows)

@@ -1,9 +1,9 @@
-"""Random graphs like molecules, and their eigenvectors as a library returns them."""
+"""Random graphs like molecules, their eigenvectors as a library returns them, and a small graph network."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 VALENCE = (4, 3, 2, 1)  # of the kinds of atoms
 N = 24  # atoms at most
@@ -44,3 +44,24 @@ def library_encodings(a: Tensor) -> tuple[Tensor, Tensor]:
     scale = a.sum(-1).rsqrt()
     values, vectors = torch.linalg.eigh(torch.eye(len(a), dtype=a.dtype) - scale[:, None] * a * scale)
     return vectors[:, :K], values[:K]
+
+
+class Network(nn.Module):
+    """Two rounds of message passing."""
+
+    def __init__(self, variant: str, width: int = 48) -> None:
+        super().__init__()
+        self.variant = variant
+        self.first = nn.Linear(4 + 2 * K, width)
+        self.rounds = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, a: Tensor, kinds: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
+        vectors = vectors * (self.variant not in ("none", "eigenvalues"))
+        if self.variant == "random signs" and self.training:
+            vectors = vectors * (2 * torch.randint(2, (len(a), 1, K)) - 1)
+        values = values.unsqueeze(1).expand_as(vectors) * (self.variant != "none")
+        h = torch.relu(self.first(torch.cat([kinds, 4 * vectors, values], -1)))
+        for layer in self.rounds:
+            h = h + torch.relu(layer(torch.cat([h, a @ h], -1)))
+        return self.last(h).squeeze(-1)

@@ -23,9 +23,8 @@ GROUPS = {"Cyclic(4)": mf.Cyclic(4), "Dihedral(4)": mf.Dihedral(4)}
 def data(seed: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Images ``(B, 1, 8, 8)`` and labels: 1,000 for training, 797 for the test."""
     digits = load_digits()
-    x = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
-    y = torch.tensor(digits.target)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    x, y = torch.tensor(digits.images / 16).float().unsqueeze(1), torch.tensor(digits.target)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
     parts = {"train": order[:1000], "test": order[1000:]}
     return {name: (x[part], y[part]) for name, part in parts.items()}
 

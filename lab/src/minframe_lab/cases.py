@@ -217,7 +217,11 @@ def degenerate_panels(quick: bool) -> Iterator[Panel]:
         *(mf.GL(3, complex=True), mf.SL(3, complex=True), mf.Aff(2, complex=True), mf.S() * mf.O(3), mf.S() * mf.SE(3)),
     )
     smooth = {mf.Translation(3), mf.U(3), mf.SU(3), mf.GL(3), mf.SL(2), mf.SL(3), mf.Aff(3)}
-    for groups, some in ((euclidean, EVERY), (others, ("plain", OURS))):
+    finite: tuple[Any, ...] = (
+        *(mf.Cyclic(3), mf.Dihedral(4), mf.Octahedral(), mf.Octahedral(reflections=True), mf.Signs(3)),
+        *(mf.SignedPermutations(3), mf.E(2) + mf.Trivial(1)),
+    )
+    for groups, some in ((euclidean, EVERY), ((*others, *finite), ("plain", OURS))):
         for group in groups:
             methods = (*some, SMOOTH) if group in smooth else some
             build = rough_backbones(group.d, quick)
