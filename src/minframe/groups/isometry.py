@@ -265,6 +265,7 @@ class Isometry(MatrixGroup):
             pose.coordinates = [exact]
         if parts.null is not None:
             own_inverse = inverse @ parts.null.inward
+            assert turned is not None
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
