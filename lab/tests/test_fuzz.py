@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import fuzz
 from fuzzing import share
-from fuzzing.cases import CASES, choose
+from fuzzing.cases import CASES, FRAMES, choose
 from fuzzing.judge import judge
 from fuzzing.margins import bisect
 from fuzzing.report import Report
@@ -168,12 +168,28 @@ def test_structures_are_what_they_are_drawn_as(name: str) -> None:
 
 
 def test_every_group_answers() -> None:
+    """Every group and way of choosing frames: generic clouds, and a structure between the named families in turn."""
+    between = ["duplicated", "specks", "mirrored", "near-deficient", "shell", "integers", "few-rows", "mixed-scales"]
+    turn = 0
     for name, case in CASES.items():
-        for frames in ("minimal", "unordered"):
-            if choose(case, frames) is not None:
-                verdict = judge(Trial(replace(GENERIC, group=name, frames=frames, size=6)))
-                assert not verdict.violations, (name, frames, verdict)
-                assert not verdict.crashes, (name, frames, verdict)
+        for frames in FRAMES:
+            if choose(case, frames) is None:
+                continue
+            structures = ["jet"] if frames == "smooth" and case.space.q else ["generic"]
+            if case.compact:
+                fit = [s for s in between if STRUCTURES[s].fits(case.space)]
+                structures.append(fit[turn % len(fit)])
+            for structure in structures:
+                if not STRUCTURES[structure].fits(case.space):
+                    continue
+                levels = STRUCTURES[structure].levels
+                level = 0 if structure == "jet" else levels[turn % len(levels)]
+                dtype = ("float64", "float32")[turn % 2]
+                key = replace(GENERIC, group=name, frames=frames, size=4, structure=structure, level=level, dtype=dtype)
+                verdict = judge(Trial(key))
+                assert not verdict.violations, (str(key), verdict)
+                assert not verdict.crashes, (str(key), verdict)
+                turn += 1
 
 
 def test_keys_are_read_back() -> None:

@@ -143,7 +143,7 @@ def _element(trial: Trial, verdict: Verdict) -> None:
         frame = trial.frame(trial.x)
         inside = trial.chosen.group.contains(frame.element)
         inside = inside[: len(trial.x)] if inside.ndim else inside.expand(len(trial.x))
-    except NotImplementedError:  # weighted frames have no one element
+    except (NotImplementedError, TypeError):  # frames with weights, or that are drawn, have no one element
         return
     except Exception as error:
         raise CrashError(f"frame.element: {type(error).__name__}: {str(error).splitlines()[0]}"[:160]) from error

@@ -189,7 +189,10 @@ class Trial:
 
     def margin(self, x: Tensor) -> Tensor:
         """``(b,)``; infinite where nothing is known."""
-        return self.frame(x).margin[: len(x)].double()
+        try:
+            return self.frame(x).margin[: len(x)].double()
+        except TypeError:  # frames that are drawn have none
+            return torch.full((len(x),), torch.inf, dtype=torch.float64)
 
     def frame(self, x: Tensor) -> mf.Frame:
         laid = lay(x * self.scale, self.key.layout, self.key.seed)
