@@ -423,9 +423,7 @@ def _span(
     both = torch.cat([d, independent], -1), torch.cat([coordinates_d, adjoint(matrix, eta) @ independent], -1)
     first = torch.argsort(~kept, dim=-1, stable=True)[..., : p + q]
     kept, null = kept.gather(-1, first), first >= p + q
-    span, coordinates = (
-        m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both
-    )
+    span, coordinates = (m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both)
     square = coordinates.mH @ coordinates + torch.diag_embed((~kept).to(d.dtype))
     scale = torch.where(null.unsqueeze(-2), ratio, 1.0)
     back = span / scale @ torch.linalg.solve(square, coordinates.mH)
