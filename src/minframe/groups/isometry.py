@@ -193,8 +193,13 @@ class Isometry(MatrixGroup):
             short = layout.as_sample(torch.where(parts.momentum, SHORT, torch.inf).unsqueeze(-1))[0]
         blocks = slice(0, self.p), slice(self.p, self.d)
 
+        floor = None
+        if cloud.longest is not False:  # rows are as long as each other within what a boost makes of their rounding
+            lengths = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))])
+            floor = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1) * lengths
+
         def planes(axes: slice) -> Planes:
-            return Planes.of(y[..., axes], layout, cloud.tolerance, None, cloud.name, short, cloud.longest)
+            return Planes.of(y[..., axes], layout, cloud.tolerance, floor, cloud.name, short, cloud.longest)
 
         bases, determined, ties = [], [], []
         coordinates: list[Tensor] = []
@@ -263,7 +268,7 @@ class Isometry(MatrixGroup):
                 whole = torch.cat(list(pose.coordinates), -1)
                 exact = columns.replace(whole, rows.detach(), lambda sample: layout.for_rows(sample, rows))
             pose.coordinates = [exact]
-        if parts.null is not None:
+        if parts.null is not None and turned is not None:
             own_inverse = inverse @ parts.null.inward
             assert turned is not None
             null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
