@@ -42,6 +42,6 @@ def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
     assert float(printed.group(1)) < 1e-5  # what the first example claims
 
 
-@pytest.mark.parametrize("page", ["docs/pyg.md", "docs/ase.md"])
+@pytest.mark.parametrize("page", ["docs/symmetries.md", "docs/pyg.md", "docs/ase.md"])
 def test_pages(page: str) -> None:
     run(page)

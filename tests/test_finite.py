@@ -189,7 +189,7 @@ def test_one_pass_of_the_backbone() -> None:
 
 
 def test_random_members() -> None:
-    group, a, b = GROUPS["S3"]
+    group, a, _ = GROUPS["S3"]
     x = torch.ones(400, 3, dtype=D)
     frame = mf.frames.Minimal(mode="sample", seed=0)(group, group.cloud([Input("x", x, a)]))
     counts = torch.bincount(frame.element, minlength=6)

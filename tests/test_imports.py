@@ -57,6 +57,7 @@ REMAINING = {
     ("minframe.frame.product", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.permutation"),
+    ("minframe.frame.weighted", "minframe.groups.linear"),
     ("minframe.linalg.choice", "minframe.cloud"),
     ("minframe.linalg.qr", "minframe.cloud"),
     ("minframe.linalg.spectral", "minframe.cloud"),

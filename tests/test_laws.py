@@ -17,6 +17,7 @@ from table import (
     DTYPES,
     EUCLIDEAN,
     FAMILIES,
+    FINITE,
     GROUPS,
     bound,
     clouds_for,
@@ -280,6 +281,73 @@ def test_random_reaches_every_component() -> None:
     assert 140 < int((g[:, 0, 0] > 0).sum()) < 260
     assert (mf.OrthochronousLorentz().random(100)[:, 0, 0] > 0).all()
     assert 140 < int((torch.linalg.det(mf.GL(3).random(400)) > 0).sum()) < 260
+
+
+PATHS, STEPS, HALVINGS = 6, 12, 46
+PRODUCTS = [mf.S() * g for g in (mf.O(3), mf.E(3), mf.SE(2), mf.U(2), mf.GL(2), mf.Aff(2), mf.Lorentz())]
+#: Nothing is decided on generic clouds, or too little for a few paths to meet it.
+STEADY = (mf.Translation, mf.Trivial, mf.Scaling, mf.Cyclic)
+MINIMAL, UNORDERED = mf.frames.Minimal(), mf.frames.Unordered()
+
+
+def pose_numbers(group: mf.Group, frames: mf.frames.Minimal, x: Tensor) -> Tensor:
+    """``(b, 5)``, functions of the canonical pose that do not jump, and do not depend on the order of rows if it may not."""
+    pose = wide(mf.canonicalize(x, group, frames=frames)[0])
+    pose = torch.view_as_real(pose).flatten(-2) if pose.is_complex() else pose
+    weight = torch.arange(1.0, 5 * pose.shape[-1] + 1, dtype=torch.float64).mul(2.4).sin().view(-1, 5)
+    rows = (pose @ weight).abs()
+    if frames == MINIMAL:
+        rows = rows * torch.linspace(1.0, 2.0, rows.shape[-2], dtype=torch.float64).unsqueeze(-1)
+    return rows.mean(-2)
+
+
+def jumps(group: mf.Group, frames: mf.frames.Minimal, start: Tensor, end: Tensor) -> Tensor:
+    """Where the pose jumps on lines between clouds ``(b, n, d)``: the two sides ``(2, k, n, d)`` of each jump found."""
+
+    def at(t: Tensor) -> Tensor:
+        return pose_numbers(group, frames, torch.lerp(start, end, t[:, None, None].to(start.dtype)))
+
+    def gap(a: Tensor, b: Tensor) -> Tensor:
+        return (a - b).norm(dim=-1) / b.norm(dim=-1)
+
+    grid = torch.linspace(0, 1, STEPS + 1, dtype=torch.float64)
+    values = torch.stack([at(t.expand(len(start))) for t in grid])
+    k, sample = gap(values[1:], values[:-1]).argmax(0), torch.arange(len(start))
+    low, high, before, after = grid[k], grid[k + 1], values[k, sample], values[k + 1, sample]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        here = at(middle)
+        upper = gap(after, here) > gap(here, before)
+        low, high = torch.where(upper, middle, low), torch.where(upper, high, middle)
+        before = torch.where(upper.unsqueeze(-1), here, before)
+        after = torch.where(upper.unsqueeze(-1), after, here)
+    jumped = gap(after, before) > 1e-6
+    t = torch.stack([low, high])[:, jumped, None, None].to(start.dtype)
+    return torch.lerp(start[jumped], end[jumped], t)
+
+
+@pytest.mark.parametrize("frames", [MINIMAL, UNORDERED], ids=["minimal", "unordered"])
+@pytest.mark.parametrize("group", GROUPS + PRODUCTS, ids=str)
+def test_margins_are_rounding_at_jumps(group: mf.Group, frames: mf.frames.Minimal) -> None:
+    linear = group.linear if group in PRODUCTS else group
+    generator = torch.Generator().manual_seed(1)
+    start, end = (randn(linear, PATHS, 6, linear.d, generator=generator) for _ in range(2))
+    if frames == UNORDERED and any(isinstance(g, mf.SignedPermutations) for g in getattr(group, "groups", (group,))):
+        with pytest.raises(ValueError, match="has no frames that ignore the order of rows"):
+            mf.canonicalize(start, group, frames=frames)
+        return
+    if frames == UNORDERED and group in FINITE and hasattr(group, "groups"):
+        with pytest.raises(ValueError, match="has no frames that ignore the order of rows inside a direct sum"):
+            mf.canonicalize(start, group, frames=frames)
+        return
+    sides = jumps(group, frames, start, end)
+    assert sides.shape[1] or linear.d == 1 or isinstance(linear, STEADY) or linear == mf.Dihedral(1)
+    for x in sides if sides.shape[1] else ():
+        assert (mf.canonicalize(x, group, frames=frames)[1].margin <= 1e-9).all()
+    if frames == UNORDERED or group in PRODUCTS:
+        order = torch.randperm(6, generator=generator)
+        margins = [mf.canonicalize(x, group, frames=frames)[1].margin for x in (start, start[:, order])]
+        torch.testing.assert_close(*margins, atol=1e-12, rtol=1e-9)
 
 
 @pytest.mark.parametrize("make", [mf.U, mf.SU])

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import clouds
 import pytest
 import torch
-from table import EUCLIDEAN, LINEAR, bound, clouds_for, number, options, randn, wild
 from torch import Tensor
 
+import clouds
 import minframe as mf
-from minframe.linalg.action import behind_batch
+from minframe.linalg.action import wide
 from minframe.testing import particles, polytopes
+from table import EUCLIDEAN, bound, clouds_for, number, options, randn, wild
 
 SMOOTH = mf.frames.Smooth()
 GROUPS = [
@@ -80,26 +80,48 @@ def mean_poses(x: Tensor, group: mf.Group = mf.SE(3), method=SMOOTH) -> float:  
 # Exactness
 
 
+def worst_error(model, group: mf.Group, x: Tensor, dtype: torch.dtype, seed: int = 0) -> float:
+    """``|f(g x) - g f(x)|`` relative to the outputs of the batch; translations in units of the clouds."""
+    generator = torch.Generator().manual_seed(seed)
+    g = group.random(len(x), dtype=number(group), generator=generator, **options(group, dtype))
+    linear, shift = group.parts(g)
+    if shift is not None:
+        g = group.assemble(linear, shift * x.abs().amax((-2, -1)).double().unsqueeze(-1))
+    want, got = group.act(g, wide(model(x))), wide(model(group.act(g, wide(x)).to(x.dtype)))
+    return float((got - want).abs().max() / want.abs().max())
+
+
+def rounding_alone(model, group: mf.Group, x: Tensor, seed: int = 0) -> float:
+    """What rounding inputs to float32, once they are moved, changes in a model that runs in float64.
+
+    No function does better than its slope times the rounding of its inputs. Weights are steep, and where they change
+    fastest this exceeds 1e-5 in fewer than one of a hundred clouds, and in one named family in five dimensions.
+    """
+    g = group.random(len(x), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    linear, shift = group.parts(g)
+    if shift is not None:
+        g = group.assemble(linear, shift * x.abs().amax((-2, -1)).double().unsqueeze(-1))
+    moved = group.act(g, x.double())
+    want = model(moved)
+    return float((model(moved.float().double()) - want).abs().max() / want.abs().max())
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 def test_exact_on_all_named_families(group: mf.Group) -> None:
-    """Relative to the outputs of the sample, for a backbone that hides nothing, turned and reordered."""
-    generator = torch.Generator().manual_seed(1)
+    """For a backbone that hides nothing. One shortfall: see ``rounding_alone``."""
     for name, x in clouds_for(group).items():
         if group.d == 5 and name in polytopes(5):
             x = x[:6]  # of a whole one the point group has thousands of elements: see test_too_symmetric
         for dtype in (torch.float64, torch.float32):
-            x = x.to(number(group, dtype))
-            backbone = lambda x: wild(x) + x.sum(-2, keepdim=True)  # noqa: E731
-            model = mf.Equivariant(lambda x: backbone(x).sum(-2, keepdim=True), group, frames=SMOOTH).eval()
-            error = mf.testing.equivariance_error(
-                model,
-                group,
-                x.expand(2, *x.shape),
-                elements=2,
-                generator=generator,
-                element_options=options(group, dtype),
-            )
-            assert error.max() <= bound(group, dtype), (name, dtype, error)
+            size = x.abs().square().mean().sqrt()
+            other = randn(group, *x.shape, generator=torch.Generator().manual_seed(5)) * (size if size else 1.0)
+            y = torch.stack([x, x, other]).to(number(group, dtype))
+            model = mf.Equivariant(wild, group, frames=SMOOTH).eval()
+            error = worst_error(model, group, y, dtype)
+            if (group.d, name, dtype) == (5, "first point at the centroid", torch.float32):
+                assert error <= max(1e-5, 1.5 * rounding_alone(model, group, y)) < 3e-5
+                continue
+            assert error <= bound(group, dtype), (name, dtype)
 
 
 @pytest.mark.parametrize("group", LORENTZ, ids=str)
@@ -112,13 +134,8 @@ def test_exact_on_particles(group: mf.Group, name: str) -> None:
         with pytest.raises(ValueError, match=r"time-like.*Minimal"):
             model(x)
         return
-    minimal = mf.Equivariant(wild, group)
-    errors = [
-        float(mf.testing.equivariance_error(m, group, x, generator=torch.Generator().manual_seed(0)).max())
-        for m in (model, minimal)
-    ]
-    # One pion, and two in a jet, are so fast that their rounding moves the rest frame: what hard frames do counts.
-    assert errors[0] <= max(1e-11, 10 * errors[1])
+    generator = torch.Generator().manual_seed(0)
+    assert mf.testing.equivariance_error(model, group, x, generator=generator).max() <= 1e-11
 
 
 def test_poincare_takes_momenta_beside_points() -> None:
@@ -203,27 +220,26 @@ def test_weights_add_up_and_nothing_is_near_a_decision() -> None:
 # Continuity
 
 
-def largest_change(function, path, times: Tensor) -> tuple[float, int]:
-    y = function(path(times))
-    change = (y[1:] - y[:-1]).reshape(len(y) - 1, -1).norm(dim=-1)
-    return float(change.max()), int(change.argmax())
+def refines(function, path, start: float, stop: float, steps: int = 400, levels: int = 3) -> list[float]:
+    """What the largest change over a step of a path is divided by when the step is divided by eight: for each output.
 
-
-def refines(function, path, start: float, stop: float, steps: int = 2000) -> float:
-    """What the largest change over a step is divided by when the step is divided by eight.
-
-    The finer steps are looked at where changes were largest: there, a jump would show as it is.
+    It is divided again and again, and each time finer steps are looked at where the coarser ones changed most, and
+    beside them. The last division counts: by then steps are small enough for a smooth function to be all but linear over
+    them, while a jump is as large as it was.
     """
     step = (stop - start) / steps
-    times = start + step * torch.arange(steps + 1, dtype=torch.float64)
-    y = function(path(times))
-    change = (y[1:] - y[:-1]).reshape(steps, -1).norm(dim=-1)
-    assert change.max() > 0
-    fine = 0.0
-    for k in change.topk(8).indices.tolist():
-        within = float(times[k]) - step + step / 8 * torch.arange(25, dtype=torch.float64)
-        fine = max(fine, largest_change(function, path, within)[0])
-    return float(change.max()) / fine
+    times = (start + step * torch.arange(steps + 1, dtype=torch.float64)).unsqueeze(0)
+    largest: list[Tensor] = []
+    for _ in range(levels + 1):
+        y = function(path(times.flatten()))
+        parts = [part.reshape(*times.shape, -1) for part in (y if isinstance(y, tuple) else (y,))]
+        change = torch.stack([(part[:, 1:] - part[:, :-1]).norm(dim=-1).flatten() for part in parts])
+        largest.append(change.amax(-1))
+        most = change.topk(8).indices.flatten().unique()
+        begins = times[:, :-1].flatten()[most]
+        step = step / 8
+        times = begins.unsqueeze(-1) - 8 * step + step * torch.arange(25, dtype=torch.float64)
+    return torch.where(largest[-1] > 0, largest[-2] / largest[-1], math.inf).tolist()
 
 
 def paths() -> dict[str, tuple]:
@@ -263,32 +279,57 @@ def paths() -> dict[str, tuple]:
 PATHS = paths()
 
 
-@pytest.mark.parametrize("name", list(PATHS))
-@pytest.mark.parametrize("group", [mf.SE(3), mf.E(3)], ids=str)
+MANY_POSES = ("icosahedron", "cube", "antiprism", "benzene", "prism", "two tetrahedra", "inverted")
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(
+            group, name, marks=[pytest.mark.slow] if name == "icosahedron" or (name in MANY_POSES and k) else []
+        )
+        for k, group in enumerate((mf.SE(3), mf.E(3)))
+        for name in PATHS
+    ],
+    ids=str,
+)
 def test_continuous(group: mf.Group, name: str) -> None:
     x, v = PATHS[name]
     path = lambda t: x + t.view(-1, 1, 1) * v  # noqa: E731
     types = ("scalar", "vector", "pseudovector", "tensor")
     backbones = [outputs_of(network(), type) for type in types]
-    model = mf.Equivariant(lambda x: tuple(f(x) for f in backbones), group, outputs=types, frames=SMOOTH).eval()
-    for k in range(len(types)):
-        # a grid on which rank and symmetry are met exactly, and one that steps over them; all steps resolve the weights
-        for start, stop in ((-2e-4, 2e-4), (-2.03e-4, 2e-4)):
-            assert refines(lambda y, k=k: model(y)[k], path, start, stop, 200) >= 7, (types[k], start)
-        assert refines(lambda y, k=k: model(y)[k], path, -0.05, 0.05, 20_000 if len(x) < 10 else 5_000) >= 6.9, types[k]
+    model = mf.Equivariant(lambda x: tuple(run(x) for run in backbones), group, outputs=types, frames=SMOOTH).eval()
+    # grids on which rank and symmetry are met exactly, and that step over them
+    for start, stop in ((-0.05, 0.05), (-0.0503, 0.05), (-2.03e-4, 2e-4), (-2.03e-7, 2e-7)):
+        for ratio in refines(model, path, start, stop, 400 if stop > 0.01 else 16):
+            assert ratio >= 7, start
 
 
-@pytest.mark.parametrize("method", [mf.frames.Minimal(), mf.frames.PCA()], ids=str)
-def test_other_frames_are_not_continuous(method) -> None:
+def swapped_axes(t: Tensor) -> Tensor:
+    """Two principal axes that exchange their places at t = 0."""
+    x = torch.linalg.qr(centred(normal(9, 3, seed=3)))[0]
+    stretch = torch.stack([1 + t / 10, 1 - t / 10, torch.full_like(t, 0.5)], -1)
+    return x * stretch.unsqueeze(-2)
+
+
+def random_path(t: Tensor) -> Tensor:
+    x, v = PATHS["random 1"]
+    return x + t.view(-1, 1, 1) * v
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(mf.frames.Minimal(), random_path), (mf.frames.PCA(), swapped_axes)], ids=("minimal", "PCA")
+)
+def test_other_frames_are_not_continuous(method, path) -> None:
     """The same test fails where it has to."""
-    x, v = PATHS["methane"]
-    model = mf.Invariant(outputs_of(network(), "scalar"), mf.SE(3), frames=method)
-    with pytest.raises(AssertionError):
-        assert refines(model, lambda t: x + t.view(-1, 1, 1) * v, -0.05013, 0.05, 5000) >= 7
+    model = mf.Invariant(outputs_of(network(), "scalar"), mf.SE(3), frames=method).eval()
+    assert min(refines(model, path, -2.01, 2)) < 2
+    smooth = mf.Invariant(outputs_of(network(), "scalar"), mf.SE(3), frames=SMOOTH).eval()
+    assert min(refines(smooth, path, -2.01, 2)) >= 7
 
 
-@pytest.mark.parametrize(("group", "name"), [(mf.SE(3), n) for n in ("methane", "cube", "6-gon", "random 0", "random 5", "plane")]
-                         + [(mf.E(3), n) for n in ("methane", "cube", "icosahedron", "random 0", "random 5")], ids=str)  # fmt: skip
+@pytest.mark.parametrize(("group", "name"), [(mf.SE(3), n) for n in ("methane", "6-gon", "random 0", "random 5", "plane")]
+                         + [(mf.E(3), n) for n in ("water", "random 0", "random 5")], ids=str)  # fmt: skip
 def test_forces_are_continuous_where_the_rank_is_full(group: mf.Group, name: str) -> None:
     """A plane has full rank under rotations, as the last axis follows from the others."""
     x, v = PATHS[name]
@@ -299,9 +340,8 @@ def test_forces_are_continuous_where_the_rank_is_full(group: mf.Group, name: str
         return torch.autograd.grad(model(y).sum(), y)[0]
 
     path = lambda t: x + t.view(-1, 1, 1) * v  # noqa: E731
-    for start, stop in ((-2e-5, 2e-5), (-2.03e-5, 2e-5)):
-        assert refines(force, path, start, stop, 200) >= 7
-    assert refines(force, path, -0.005, 0.005, 10_000) >= 6.9
+    for start, stop in ((-0.05, 0.05), (-0.0503, 0.05), (-2.03e-4, 2e-4)):
+        assert min(refines(force, path, start, stop, 400 if stop > 0.01 else 16, levels=4)) >= 7, start
 
 
 def test_lorentz_and_general_groups_are_continuous() -> None:
@@ -311,7 +351,7 @@ def test_lorentz_and_general_groups_are_continuous() -> None:
     line = lambda t: a + t.view(-1, 1, 1) * b  # noqa: E731
     for group, path in ((mf.Lorentz(), jet), (mf.OrthochronousLorentz(), jet), (mf.GL(4), line), (mf.SL(4), line)):
         model = mf.Equivariant(network(4, scale=0.3), group, outputs="vector", frames=SMOOTH).eval()
-        assert refines(model, path, -0.05, 0.05, 20_000) >= 6.9, group
+        assert min(refines(model, path, -0.05, 0.05)) >= 7, group
 
 
 # Derivatives
@@ -320,15 +360,15 @@ def test_lorentz_and_general_groups_are_continuous() -> None:
 @pytest.mark.parametrize(
     "group", [mf.O(2), mf.SE(3), mf.E(3), mf.U(2), mf.SU(2), mf.Lorentz(3), mf.SL(2), mf.GL(2)], ids=str
 )
-def test_twice_differentiable(group: mf.Group) -> None:
-    x = randn(group, 1, 5, group.d, generator=torch.Generator().manual_seed(3))
-    if getattr(group, "q", 0):
-        x = clouds.momenta(x[..., 1:])
-    else:  # two rows that compete
-        x[:, 1] *= (x[:, 0].norm(dim=-1) / x[:, 1].norm(dim=-1)).unsqueeze(-1) * 0.995
-    method = mf.frames.Smooth(12)
-    frame = frame_of(group, x, method)
-    assert frame.poses.max() > 1 or getattr(group, "q", 0)
+@pytest.mark.parametrize("moments", [False, True])
+def test_twice_differentiable(group: mf.Group, moments: bool) -> None:
+    method = mf.frames.Smooth(12, moments=moments)
+
+    def drawn(seed: int) -> Tensor:
+        x = randn(group, 1, 5, group.d, generator=torch.Generator().manual_seed(seed))
+        return clouds.momenta(x[..., 1:]) if getattr(group, "q", 0) else x
+
+    x = next(x for x in map(drawn, range(100)) if 2 <= frame_of(group, x, method).poses <= 4)  # some rows compete
     w = randn(group, group.d, 4, generator=torch.Generator().manual_seed(4))
 
     def energy(y: Tensor) -> Tensor:
@@ -551,7 +591,7 @@ def test_inputs_beside_the_cloud_fade_with_it() -> None:
     ).eval()
     x, v, field = normal(6, 1) * normal(1, 3, seed=1), normal(6, 3, seed=2), normal(3, seed=3)
     path = lambda t: x + t.view(-1, 1, 1) * v  # noqa: E731
-    assert refines(lambda y: model(y, field.expand(len(y), 3)), path, -2.03e-4, 2e-4, 200) >= 7
+    assert min(refines(lambda y: model(y, field.expand(len(y), 3)), path, -2.03e-2, 2e-2)) >= 7
     mf.testing.assert_equivariant(model, mf.SO(3), path(torch.tensor([0.1, 0.02])), field.expand(2, 3))
 
 
@@ -562,17 +602,8 @@ def test_several_inputs_determine_the_frame() -> None:
     model = mf.Equivariant(backbone, mf.E(3), {"x": "point", "v": "vector"}, "vector", frames=SMOOTH).eval()
     mf.testing.assert_equivariant(model, mf.E(3), x, v)
     assert model(x, v).norm(dim=-1).min() > 0
-    path = lambda t: v + t.view(-1, 1, 1) * v.flip(0)[0]  # noqa: E731
-    assert (
-        refines(
-            lambda w: model(x[:1].expand(len(w), 6, 3), w),
-            lambda t: path(t)[:, :, :] if t.ndim == 0 else v[:1] + t.view(-1, 1, 1) * v[1:2],
-            -0.01,
-            0.01,
-            4000,
-        )
-        >= 6.9
-    )
+    path = lambda t: v[:1] + t.view(-1, 1, 1) * v[1:2]  # noqa: E731
+    assert min(refines(lambda w: model(x[:1].expand(len(w), 6, 3), w), path, -0.1, 0.1)) >= 7
 
 
 def test_untyped_tensors_are_refused() -> None:
@@ -591,14 +622,14 @@ def test_messages() -> None:
         mf.Invariant(lambda x: x.sum(), mf.O(3), frames=SMOOTH)(X)
     with pytest.raises(ValueError, match="batch axes"):
         mf.Invariant(lambda x, h: x.sum((-1, -2)), mf.O(3), {"x": "point", "h": "scalar"}, frames=SMOOTH)(X, H[0])
+    types = {"x": "point", "e": "edge_index"}
     with pytest.raises(ValueError, match="batch vector"):
-        types = {"x": "point", "e": "edge_index"}
         mf.Invariant(lambda x, e: x.sum((-1, -2)), mf.O(3), types, frames=SMOOTH)(
             X[0], torch.zeros(2, 3, dtype=torch.int64)
         )
     with pytest.raises(ValueError, match="NaN"):
         mf.Invariant(lambda x: x.sum((-1, -2)), mf.O(3), frames=SMOOTH)(X / 0)
-    for options in (
+    for wrong in (
         {"sharpness": 2},
         {"fade": 0},
         {"samples": 0},
@@ -606,7 +637,7 @@ def test_messages() -> None:
         {"seed": 1, "generator": torch.Generator()},
     ):
         with pytest.raises(ValueError, match=r"sharpness|fade|sample|seed"):
-            mf.frames.Smooth(**options)
+            mf.frames.Smooth(**wrong)
     assert repr(mf.frames.Smooth(16, samples=1, seed=3)) == "Smooth(sharpness=16, samples=1, seed=3)"
 
 
@@ -620,6 +651,18 @@ def test_unchecked_shows_nan_in_its_sample() -> None:
     torch.testing.assert_close(y[[0, 1, 3, 4]], model(X)[[0, 1, 3, 4]], rtol=0, atol=1e-12)
 
 
+def test_unchecked_shows_nan_without_a_rest_frame() -> None:
+    x = clouds.momenta(normal(3, 5, 3))
+    model = mf.Equivariant(wild, mf.Lorentz(), frames=SMOOTH).eval()
+    whole = model(x)
+    bad = x.clone()
+    bad[1, :, 0] = 0
+    with mf.unchecked():
+        y = model(bad)
+    assert y[1].isnan().all()
+    torch.testing.assert_close(y[[0, 2]], whole[[0, 2]], rtol=1e-12, atol=0)
+
+
 # Training on drawn poses
 
 
@@ -627,7 +670,7 @@ def test_drawn_poses_are_unbiased() -> None:
     """Values and forces: many draws of one sample, as a batch, against all of its poses."""
     x = clouds.methane()[0] + 0.03 * normal(5, 3)
     energy = lambda x: torch.sin(network()(x)).mean((-1, -2))  # noqa: E731
-    draws = 20_000
+    draws = 5_000
     drawn = mf.Invariant(energy, mf.SE(3), frames=mf.frames.Smooth(16, samples=1, seed=0))
     y = x.clone().requires_grad_()
     e = drawn(y)

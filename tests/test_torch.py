@@ -173,6 +173,7 @@ def test_parameters_learn_while_inputs_need_no_gradient() -> None:
 # --- compile and export ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3)], ids=str)
 def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     model = mf.Equivariant(mlp(), group, mask="mask")

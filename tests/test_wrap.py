@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 from typing import Any, NamedTuple
 
@@ -411,7 +412,7 @@ def test_the_backbone_runs_once() -> None:
 def test_margin_sees_a_jump_coming() -> None:
     # Two rows of nearly the length at which the choice between them flips.
     x = torch.tensor([[1.0, 0, 0], [0, 2.0, 0], [0, 0, 1.5]], dtype=torch.float64)
-    bar = 0.5225**0.5 * 2
+    bar = (80 * math.pi / 481) ** 0.5 * 2
     far = mf.O(3).frame(x).margin
     x[0, 0] = bar * (1 - 1e-6)
     near = mf.O(3).frame(x).margin

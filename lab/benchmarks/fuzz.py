@@ -40,6 +40,7 @@ BATCH = 1000
 SECONDS = 0.5  # that a batch may take; structures that the library is slow on are drawn in smaller ones
 FIRST = 32  # clouds of a structure, level and way of choosing frames whose speed is not known
 SMALLEST = 8
+PARTICLES = ("event", "jet", "mixed-jet", "light-particle")
 PATIENCE = 20  # seconds, for a batch
 
 
@@ -60,7 +61,12 @@ def pairs(options: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
         fit = [s for s in structures if s in STRUCTURES and STRUCTURES[s].fits(CASES[name].space)]
         if name == "S()":
             fit += [s for s in structures if s in GRAPHS]
-        found += [(name, f, fit) for f in options.frames or FRAMES if fit and choose(CASES[name], f) is not None]
+        for frames in options.frames or FRAMES:
+            # Of an indefinite form smooth frames exist where the total is time-like: particles, that is.
+            particles = frames == "smooth" and CASES[name].space.q
+            mine = [s for s in fit if s.startswith(PARTICLES)] if particles else fit
+            if mine and choose(CASES[name], frames) is not None:
+                found.append((name, frames, mine))
     return found
 
 

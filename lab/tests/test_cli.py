@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import minframe as mf
 from minframe_lab import app as commands
 from minframe_lab import bench, cases, graphs, peers, plots, record, runs, table, timing, verify
-from minframe_lab.cases import OURS
+from minframe_lab.cases import OURS, SMOOTH
 
 LITTLE = ["verify", "--quick", "--dtype", "float64"]
 
@@ -45,7 +45,7 @@ def test_ours_passes_everywhere_and_the_others_fail_where_they_must(spheres: tup
     assert result.exit_code == 0, result.output
     rows = rows_of(folder)
     assert {row["group"] for row in rows} == {"O(3)", "O(5)"}
-    assert all(row["passed"] for row in rows if row["method"] == OURS)
+    assert all(row["passed"] for row in rows if row["method"] in (OURS, SMOOTH))
     assert all(row["passed"] == (row["worst"] <= row["bound"]) for row in rows)
 
     def worst(method: str, cloud: str) -> float:
@@ -68,6 +68,9 @@ def test_forward_passes_are_eight_to_one_to_one(spheres: tuple[Any, Path]) -> No
     assert [passes["O(5)", m] for m in ("FA", "stochastic FA", OURS)] == [32, 1, 1]
     assert "8:1:1" in result.stdout
     assert max(row["frame_size"] for row in rows if row["method"] == OURS) == float("inf")
+    poses = {row["cloud"]: row["passes"] for row in rows if (row["method"], row["group"]) == (SMOOTH, "O(3)")}
+    assert 1 <= poses["Gaussian"] <= 4
+    assert 48 <= poses["cube"] <= 4 * 48  # in proportion to its symmetries
 
 
 def test_every_method_meets_the_same_rows(spheres: tuple[Any, Path]) -> None:
@@ -158,8 +161,8 @@ def test_an_interrupted_run_leaves_what_it_has(tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 130
     content = record.load(tmp_path / "verify.json")
     assert content["complete"] is False
-    assert len(content["rows"]) == 19
-    assert "interrupted after 19 measurements" in result.stderr
+    assert len(content["rows"]) == 25
+    assert "interrupted after 25 measurements" in result.stderr
     assert "SU(3)" in result.stdout
     assert (tmp_path / "verify-paper-float64.png").exists()
 
@@ -245,6 +248,7 @@ def test_costs(costs: tuple[Any, Path]) -> None:
     assert {row["method"] for row in rows if "GNN" in row["case"]} == set(cases.EVERY) - {"plain"}
     assert {row["method"] for row in rows if row["variable"] == "|Aut|"} == {"Haar x8", "FA", OURS}
     assert "growth with the dimension d" in result.stdout
+    assert "smooth frame, sharpness 32" in result.stdout
     assert (folder / "bench.png").exists()
 
 

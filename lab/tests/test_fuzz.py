@@ -16,7 +16,7 @@ import minframe as mf
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import fuzz
-from fuzzing import judge as judging
+from fuzzing import share
 from fuzzing.cases import CASES, choose
 from fuzzing.judge import judge
 from fuzzing.margins import bisect
@@ -212,4 +212,4 @@ def test_margins_of_linear_groups_are_rounding_at_jumps(capsys: pytest.CaptureFi
 def test_bounds_are_those_of_the_promise() -> None:
     assert Trial(GENERIC).bound == 1e-11
     assert Trial(replace(GENERIC, dtype="float32")).bound == 1e-5
-    assert judging.MAX_SHARE == 1e-3
+    assert share.MAX_SHARE == 1e-3

@@ -351,7 +351,7 @@ def pictures() -> str:
 
 def test_pictures_say_what_they_show(pictures: str) -> None:
     found = checked(pictures)
-    assert found.tags["figure"] == found.tags["figcaption"] == 4
+    assert found.tags["figure"] == found.tags["figcaption"] == 5
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", pictures, re.DOTALL)
     for caption in captions[:2]:
         spread = re.search(r"differ by (\S+) of the", caption)
@@ -360,6 +360,11 @@ def test_pictures_say_what_they_show(pictures: str) -> None:
     assert "differ in 0." in captions[2]
     assert "120 symmetries" in captions[2]
     assert "jumps 5 times" in captions[3]
+    changes = re.search(r"a step of \S+ is (\S+), and (\S+) over.* it is (\S+) and (\S+):", captions[4], re.DOTALL)
+    assert changes is not None
+    hard, hard_finer, smooth, smooth_finer = map(float, changes.groups())
+    assert hard_finer > 0.8 * hard > 5 * smooth
+    assert smooth_finer < smooth / 6
     assert pictures == page.pictures()
 
 

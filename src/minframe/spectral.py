@@ -1,15 +1,15 @@
 """Eigenvectors of graphs as features: positional encodings that follow the nodes exactly.
 
-Eigenvectors come with arbitrary signs, and those of a repeated eigenvalue with an arbitrary basis: O(k_1) x O(k_2) x ...,
-one factor for each eigenvalue, acts on them from the right while permutations of the nodes act from the left. What a
-library returns is one point of that orbit, and which one depends on how the nodes are numbered.
+Eigenvectors come with arbitrary signs, and those of a repeated eigenvalue with an arbitrary basis: O(k_1) x O(k_2) x
+..., one factor for each eigenvalue, acts on them from the right while permutations of the nodes act from the left. What
+a library returns is one point of that orbit, and which one depends on how the nodes are numbered.
 
 Here the graph is first brought into its canonical order (``mf.graph.canonical_form``), where all relabellings of it are
-the same matrix, bit by bit. Whatever is computed from that matrix is the same too: its eigenvectors, the sizes of blocks,
-which are cut where eigenvalues have a gap, and the canonical basis of each block, which is the minimal frame of O(k_i)
-on its rows. Carried back to the nodes, the result is averaged over the automorphisms of the graph, as each of them is an
-equally good way back: the mean over every orbit of nodes. An automorphism that flips an eigenvector averages it to zero,
-and zero is the only answer that relabelling does not change.
+the same matrix, bit by bit. Whatever is computed from that matrix is the same too: its eigenvectors, the sizes of
+blocks, which are cut where eigenvalues have a gap, and the canonical basis of each block, which is the minimal frame of
+O(k_i) on its rows. Carried back to the nodes, the result is averaged over the automorphisms of the graph, as each of
+them is an equally good way back: the mean over every orbit of nodes. An automorphism that flips an eigenvector averages
+it to zero, and zero is the only answer that relabelling does not change.
 
 Each graph is computed by itself, so that not even rounding depends on what else is in the batch.
 """

@@ -152,8 +152,9 @@ class Equivariant(nn.Module):
                     raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
                 if typed[path] not in allowed:
                     raise ValueError(
-                        f"frame_on names {name!r} of type {typed[path]!r}, but a frame of {self.group} is taken of "
-                        f"inputs of type {' or '.join(map(repr, allowed))}"
+                        f"frame_on names {name!r}, got type {typed[path]!r}: a frame of {self.group} is taken of "
+                        f"inputs of "
+                        f"type {' or '.join(map(repr, allowed))}"
                     )
         self.group.check_frame_types([typed[path] for path in paths])
         return tuple(sorted(paths, key=lambda path: allowed.index(typed[path])))

@@ -443,3 +443,21 @@ def test_general_linear_group_at_condition_a_million(n: int) -> None:
     assert output <= 2.3 * 2 * inherent
     if n > group.d:  # at n = d all poses are one, which no rounding of the inputs changes
         assert all(found.within(0.0) for found in compare_brought_back(group, x, g, wild, worst=10))
+
+
+@pytest.mark.parametrize("group", [mf.U(1, 1), mf.SU(1, 1), mf.O(1, 1), mf.O(2, 2)], ids=str)
+def test_null_spans_without_free_axes(group: mf.Isometry) -> None:
+    # One null row of complex numbers is fixed by more than 1, though no axis is free; none of that has a determinant.
+    number = torch.complex128 if group.complex else torch.float64
+    generator = torch.Generator().manual_seed(0)
+    x = torch.eye(group.d, dtype=number)[: group.d // 2]
+    x = (x + torch.eye(group.d, dtype=number).flip(-1)[: group.d // 2]).expand(300, -1, -1)
+    g = group.random(300, dtype=number, generator=generator)
+    gx = group.act(g, x, "vector")
+    frame = group.frame(gx, type="vector")
+    assert frame.size.isinf().all() == (group != mf.O(1, 1))
+    weight = torch.randn(group.d, group.d, dtype=number, generator=generator)
+    vectors = mf.Equivariant(lambda v: torch.tanh(v) @ weight, group, inputs="vector", outputs="vector")
+    torch.testing.assert_close(vectors(gx), group.act(g, vectors(x), "vector"), rtol=1e-10, atol=1e-10)
+    signs = mf.Equivariant(lambda v: torch.tanh(v).sum((-2, -1)), group, inputs="vector", outputs="pseudoscalar")
+    torch.testing.assert_close(signs(gx), group.act(g, signs(x), "pseudoscalar"), rtol=1e-10, atol=1e-10)

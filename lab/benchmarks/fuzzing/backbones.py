@@ -3,7 +3,8 @@
 All are homogeneous of degree one, so that a change of scale hides nothing, and Lipschitz, so that they do not jump
 themselves. Their outputs:
 
-* ``inv``, ``(b, k)``: mean over rows of ``|x W|``, an invariant. No cancellation, so relative errors mean something.
+* ``inv``, ``(b, 1, k)``: mean over rows of ``|x W|``, an invariant. No cancellation, so relative errors mean something.
+  Not ``(b, k)``: where k is the number of rows, that would be one scalar for each row.
 * ``vec``, ``(b, n, d)``: vectors that point anywhere.
 * ``span``, ``(b, n, d)``: vectors that are combinations of the rows, so that they exist where the rows span too little.
 * ``id``: the rows themselves.
@@ -31,8 +32,8 @@ def like(y: Tensor, x: Tensor) -> Tensor:
     return torch.view_as_complex(y.unflatten(-1, (-1, 2))) if x.is_complex() else y
 
 
-def backbone(samples: int, ordered: bool, wild: bool) -> Callable[..., dict[str, Tensor]]:
-    """For a batch of so many samples. ``wild``: with ``vec``."""
+def backbone(ordered: bool, wild: bool) -> Callable[..., dict[str, Tensor]]:
+    """``ordered``: the order of the rows makes a difference. ``wild``: with ``vec``."""
 
     def net(x: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> dict[str, Tensor]:
         if mask is not None:
@@ -43,13 +44,13 @@ def backbone(samples: int, ordered: bool, wild: bool) -> Callable[..., dict[str,
         place = _places(x, mask, batch)
         if ordered:
             hidden = hidden * (1 + 0.5 * (1.7 * place + 0.4).sin()).to(real.dtype).unsqueeze(-1)
-        pool = _pool(mask, batch, samples, x.shape[-2])
+        pool = _pool(mask, batch, x.shape[-2])
         mean = pool(hidden)
         spread = mean[batch] if batch is not None else mean.unsqueeze(-2)
         middle = pool(x)
         middle = middle[batch] if batch is not None else middle.unsqueeze(-2)
         share = (hidden[..., :1] / spread.sum(-1, keepdim=True).clamp_min(torch.finfo(real.dtype).tiny)).to(x.dtype)
-        out = {"inv": mean, "span": x * share + 0.5 * middle, "id": x}
+        out = {"inv": mean.unsqueeze(1), "span": x * share + 0.5 * middle, "id": x}
         if wild:
             bent = (hidden + 0.5 * spread) @ weight(width, wide, 1.1).to(real.dtype)
             out["vec"] = like(bent, x) / width**0.5
@@ -71,10 +72,10 @@ def _places(x: Tensor, mask: Tensor | None, batch: Tensor | None) -> Tensor:
     return torch.arange(x.shape[-2], dtype=torch.float64)
 
 
-def _pool(mask: Tensor | None, batch: Tensor | None, samples: int, n: int) -> Callable[[Tensor], Tensor]:
+def _pool(mask: Tensor | None, batch: Tensor | None, n: int) -> Callable[[Tensor], Tensor]:
     if batch is not None:
-        counts = torch.bincount(batch, minlength=samples).unsqueeze(-1)
-        return lambda y: y.new_zeros(samples, y.shape[-1]).index_add_(0, batch, y) / counts
+        counts = torch.bincount(batch).unsqueeze(-1)  # of samples, or of poses if a frame has several
+        return lambda y: y.new_zeros(len(counts), y.shape[-1]).index_add_(0, batch, y) / counts
     if mask is not None:
         counts = mask.sum(-1, keepdim=True)
         return lambda y: (y * mask.unsqueeze(-1)).sum(-2) / counts

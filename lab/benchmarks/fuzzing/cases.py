@@ -17,6 +17,7 @@ DIMENSIONS = (1, 2, 3, 4, 5, 8, 12)
 #: How far from a definite problem elements reach: what moves further loses the digits that it is to be judged by.
 MAX_RAPIDITY = {"float64": 3.0, "float32": 1.0}
 MAX_CONDITION = 10.0
+MAX_SMOOTH = 4  # dimensions: of a simplex or a cross in d dimensions smooth frames have d! poses and more
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Chosen:
 
 
 def choose(case: Case, frames: str) -> Chosen | None:
-    """``None`` where this version of the library, or this group, has no such frames."""
+    """``None`` where this group has no such frames, or too many poses to try (smooth ones in high dimensions)."""
     linear = None if case.make is None else case.make()
     if case.product:
         if frames != "minimal":
@@ -104,13 +105,7 @@ def choose(case: Case, frames: str) -> Chosen | None:
     if frames == "minimal":
         return Chosen(case, linear, linear, mf.frames.Minimal(), ordered=True, reorders=False)
     if frames == "unordered":
-        if hasattr(mf.frames, "Unordered"):
-            return Chosen(case, linear, linear, mf.frames.Unordered(), ordered=False, reorders=True)
-        try:  # the spelling before mf.frames.Unordered
-            group = case.make(permutation_invariant=True)
-        except TypeError:
-            return None
-        return Chosen(case, group, linear, mf.frames.Minimal(), ordered=False, reorders=True)
-    if frames == "smooth" and hasattr(mf.frames, "Smooth"):
+        return Chosen(case, linear, linear, mf.frames.Unordered(), ordered=False, reorders=True)
+    if frames == "smooth" and case.space.d <= MAX_SMOOTH and not (case.space.complex and case.space.q):
         return Chosen(case, linear, linear, mf.frames.Smooth(), ordered=False, reorders=True)
     return None

@@ -7,11 +7,7 @@ from torch import Tensor
 
 from fuzzing.trial import EPS, Trial
 
-#: How many decisions a frame takes, about: pairs of rows that are compared, for each axis.
-DECISIONS = 300
-FLAT = 0.75  # the power of eps below which a cloud counts as flat
-SLENDER = 1e-3
-REACH = 100.0  # the square of the condition number of elements of GL
+FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
 
 
 def condition(trial: Trial, x: Tensor) -> Tensor:
@@ -58,22 +54,15 @@ def thinness(trial: Trial, y: Tensor) -> Tensor:
     return (values[:, 0] / values[:, rank - 1].clamp_min(1e-300)).clamp_max(1e300)
 
 
-def slender(trial: Trial, x: Tensor) -> Tensor:
-    """Whether rounding has more than ``SLENDER`` chances to decide on the rank, ``(b,)``."""
-    if trial.graph:
-        return torch.zeros(len(x), dtype=torch.bool)
-    return DECISIONS * EPS[trial.key.dtype] * thinness(trial, x) >= SLENDER
+def fading(trial: Trial, x: Tensor) -> Tensor:
+    """Whether some axis may be short enough for outputs along it to fade, ``(b,)``.
 
-
-def crowding(trial: Trial, x: Tensor) -> Tensor:
-    """The chance ``(b,)`` that one of the decisions stands within the rounding of the input."""
-    chance = DECISIONS * EPS[trial.key.dtype] * condition(trial, x)
-    return torch.where(chance < 1e-4, 0.0, chance.clamp_max(1.0))
-
-
-def thin(trial: Trial, x: Tensor) -> Tensor:
-    """Whether some element of GL, of those drawn, may make the cloud flat, ``(b,)``."""
-    case = trial.chosen.case
-    if case.compact or case.space.q:
-        return torch.zeros(len(x), dtype=torch.bool)
-    return condition(trial, x) * REACH * EPS[trial.key.dtype] ** FLAT >= 1
+    Of the rows, ``n`` in number, the longest distance from a hyperplane is at least the smallest singular value over
+    ``sqrt(n)``; so an axis that is shorter than ``FADE`` needs one that is below ``FADE sqrt(n)``.
+    """
+    y = x.to(torch.promote_types(x.dtype, torch.float64))
+    y = y - y.mean(1, keepdim=True) if trial.chosen.case.affine else y
+    if y.shape[1] < y.shape[2]:
+        return torch.ones(len(x), dtype=torch.bool)
+    longest = torch.linalg.vector_norm(y, dim=-1).amax(-1)
+    return torch.linalg.svdvals(y)[:, -1] < FADE * y.shape[1] ** 0.5 * longest

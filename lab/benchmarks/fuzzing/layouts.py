@@ -42,7 +42,9 @@ def lay(x: Tensor, layout: str, seed: int) -> Laid:
         mask[:, kept] = True
         return Laid(padded, {"mask": mask}, b, kept)
     m = int(torch.randint(1, 5, (), generator=generator))
-    filler = torch.randn(FILLERS * m, *x.shape[2:], dtype=x.dtype, generator=generator) * x.abs().amax()
+    filler = torch.randn(FILLERS * m, *x.shape[2:], dtype=x.dtype, generator=generator)
+    filler[..., 0] += 9  # time-like, where that is asked for
+    filler = filler * x.abs().amax()
     number = torch.cat([torch.arange(b).repeat_interleave(n), b + torch.arange(FILLERS).repeat_interleave(m)])
     return Laid(torch.cat([x.flatten(0, 1), filler]), {"batch": number}, b + FILLERS, torch.arange(b * n))
 

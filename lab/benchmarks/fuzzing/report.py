@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fuzzing.judge import MAX_SHARE, Verdict
+from fuzzing.judge import Verdict
+from fuzzing.share import allowed
 from fuzzing.trial import Key
 
 MIN_EDGES = 3  # fewer than these say nothing about a share
@@ -18,8 +19,6 @@ class Row:
     violations: int = 0
     edges: int = 0
     conditioned: int = 0
-    lost: int = 0
-    noisy: int = 0
     refused: int = 0
     error: float = 0.0
     margin: float = 0.0
@@ -31,11 +30,11 @@ class Row:
     edge_replay: str = ""
 
     def add(self, key: Key, verdict: Verdict) -> None:
-        for name in ("clouds", "violations", "edges", "conditioned", "lost", "noisy", "refused"):
+        for name in ("clouds", "violations", "edges", "conditioned", "refused"):
             setattr(self, name, getattr(self, name) + getattr(verdict, name))
         self.error, self.margin = max(self.error, verdict.error), max(self.margin, verdict.margin)
         tried = self.levels.setdefault(key.level, [0, 0, 0])
-        for place, number in enumerate((verdict.clouds, verdict.edges, verdict.allowed)):
+        for place, number in enumerate((verdict.clouds, verdict.edges, verdict.clouds * allowed(key))):
             tried[place] += number
         if verdict.violations and verdict.violation > self.worst:
             self.worst, self.replay, self.what = verdict.violation, f"{key}#{verdict.sample}", verdict.what
@@ -46,8 +45,8 @@ class Row:
 
     @property
     def crowded(self) -> list[int]:
-        """Levels at which more samples than ``MAX_SHARE`` are decided by rounding."""
-        return [k for k, (n, edges, more) in self.levels.items() if edges > max(MIN_EDGES - 1, MAX_SHARE * n) + more]
+        """Levels at which more samples than are allowed are decided by rounding."""
+        return [k for k, (_, edges, most) in self.levels.items() if edges > max(MIN_EDGES - 1, most)]
 
     @property
     def failed(self) -> bool:
@@ -84,24 +83,22 @@ class Report:
             if row.replay:
                 lines.append(f"    --replay '{row.replay}'")
             if row.crowded:
-                lines.append(
-                    f"    more than {MAX_SHARE:.1%} on the edge at {row.crowded}: --replay '{row.edge_replay}'"
-                )
+                lines.append(f"    too many on the edge at levels {row.crowded}: --replay '{row.edge_replay}'")
             lines.extend(f"    {message}  --replay '{replay}'" for message, replay in row.crashes.items())
         return "\n".join(lines)
 
     def _summary(self) -> str:
         """By structure and level, over all groups."""
-        head = f"{'structure':22}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}{'noisy':>8}{'lost':>8}"
+        head = f"{'structure':22}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}"
         lines = [f"{head}{'refused':>9}  crashes"]
         for name in sorted({where[0] for where in self.rows}):
             rows = [row for where, row in self.rows.items() if where[0] == name]
             total = {k: sum(getattr(r, k) for r in rows) for k in ("clouds", "violations", "edges", "conditioned")}
-            noisy, lost, refused = (sum(getattr(r, k) for r in rows) for k in ("noisy", "lost", "refused"))
+            refused = sum(r.refused for r in rows)
             crashes = sum(len(r.crashes) for r in rows)
             lines.append(
                 f"{name:22}{total['clouds']:10}{total['violations']:8}{total['edges']:7}{total['conditioned']:9}"
-                f"{noisy:8}{lost:8}{refused:9}  {crashes or ''}"
+                f"{refused:9}  {crashes or ''}"
             )
         return "\n".join(lines)
 

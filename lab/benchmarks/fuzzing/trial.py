@@ -23,6 +23,7 @@ EPS = {"float64": torch.finfo(torch.float64).eps, "float32": torch.finfo(torch.f
 SCALES = (1.0, 1.0, 1.0, 2.0**-27, 2.0**27, 2.0**-13, 2.0**13)
 TYPES = {"inv": "scalar", "vec": "vector", "span": "vector", "id": "point"}
 NODE_TYPES = {"inv": "scalar", "vec": "node", "span": "node", "id": "node"}
+NO_FRAME = "has no smooth frame"
 GRAPH_TYPES = {"inv": "scalar", "vec": "node", "span": "edge", "id": "edge"}
 
 
@@ -68,6 +69,7 @@ class Move:
 class Answer:
     outputs: dict[str, Tensor]  # samples first; those of rows (b, n, ...)
     refused: Tensor  # (b,) where the library says, in so many words, that ``vec`` does not exist
+    absent: Tensor  # (b,) where it says that there is no such frame at all: of smooth ones; outputs are zeros
 
 
 @dataclass
@@ -115,7 +117,11 @@ class Trial:
         order = torch.rand(b, n, generator=self.generator).argsort(-1) if self.chosen.reorders else None
         found = {}
         if self.chosen.linear is not None:
-            found["moved"] = Move(self.chosen.random(b, self.key.dtype, self.generator), order)
+            g = self.chosen.random(b, self.key.dtype, self.generator)
+            if self.chosen.case.affine:  # shifts of the size of the cloud: how far it stands out is drawn with it
+                matrix, shift = self.chosen.linear.parts(g)
+                g = self.chosen.linear.assemble(matrix, shift * self.x.abs().amax((1, 2)).unsqueeze(-1))
+            found["moved"] = Move(g, order)
         if order is not None:
             found["reordered"] = Move(None, order)
         return found
@@ -138,23 +144,28 @@ class Trial:
 
     def answer(self, x: Tensor) -> Answer:
         """What the wrapped backbones say of clouds ``(b, n, d)`` of size one."""
+        no, yes = torch.zeros(len(x), dtype=torch.bool), torch.ones(len(x), dtype=torch.bool)
         try:
-            return Answer(self._outputs(x, wild=True), torch.zeros(len(x), dtype=torch.bool))
-        except ValueError:  # some of the samples span too little for vectors that point anywhere
-            if len(x) <= max(1, self.key.size // 8):
+            return Answer(self._outputs(x, wild=True), no, no)
+        except ValueError as error:  # some of the samples span too little for vectors that point anywhere
+            missing = NO_FRAME in str(error)
+            if missing and len(x) == 1:
+                return Answer({"inv": x.new_zeros(1, 1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}, yes, yes)
+            if not missing and len(x) <= max(1, self.key.size // 8):
                 try:
-                    return Answer(self._outputs(x, wild=False), torch.ones(len(x), dtype=torch.bool))
+                    return Answer(self._outputs(x, wild=False), yes, no)
                 except Exception as error:
                     raise CrashError(_message(error)) from error
         except Exception as error:
             raise CrashError(_message(error)) from error
         halves = [self.answer(half) for half in x.tensor_split(2)]
         names = set(halves[0].outputs) | set(halves[1].outputs)
+        shape = max(h.outputs["inv"].shape[1:] for h in halves)
         whole = {}
         for name in names:
             parts = [h.outputs.get(name, h.outputs["id"].new_full(h.outputs["id"].shape, torch.nan)) for h in halves]
-            whole[name] = torch.cat(parts)
-        return Answer(whole, torch.cat([h.refused for h in halves]))
+            whole[name] = torch.cat([p.expand(len(p), *shape) if name == "inv" else p for p in parts])
+        return Answer(whole, *(torch.cat([getattr(h, k) for h in halves]) for k in ("refused", "absent")))
 
     def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
         b, n = x.shape[:2]
@@ -171,7 +182,7 @@ class Trial:
 
     def _model(self, laid: Laid, wild: bool) -> Callable[..., dict[str, Tensor]]:
         types = GRAPH_TYPES if self.graph else TYPES if self.chosen.linear is not None else NODE_TYPES
-        net = graph_backbone if self.graph else backbone(laid.samples, self.chosen.ordered, wild)
+        net = graph_backbone if self.graph else backbone(self.chosen.ordered, wild)
         outputs = {k: v for k, v in types.items() if wild or self.graph or k != "vec"}
         options = layout_options(self.key.layout)
         return mf.Equivariant(net, self.chosen.group, types["id"], outputs, frames=self.frames, **options)
@@ -183,9 +194,7 @@ class Trial:
     def frame(self, x: Tensor) -> mf.Frame:
         laid = lay(x * self.scale, self.key.layout, self.key.seed)
         type = "edge" if self.graph else "point"
-        if hasattr(mf.frames, "Unordered"):
-            return mf.canonicalize(laid.x, self.chosen.group, type=type, frames=self.frames, **laid.kwargs)[1]
-        return self.chosen.group.frame(laid.x, type=type, **laid.kwargs)
+        return mf.canonicalize(laid.x, self.chosen.group, type=type, frames=self.frames, **laid.kwargs)[1]
 
 
 def _message(error: Exception) -> str:

@@ -19,6 +19,7 @@ from minframe_lab.backbones import MLP, Backbone, Source, cloud_backbones, graph
 from minframe_lab.graphs import symmetric_graphs
 
 OURS = "minimal frame"
+SMOOTH = "smooth frame"
 HAAR = 8  # random elements
 MARGIN = 1e-5
 
@@ -36,9 +37,11 @@ METHODS: dict[str, Callable[[mf.Group, int], Any] | None] = {
     "FA": _averaging,
     "perturbed FA": lambda group, seed: mf.frames.PCA(perturb=True),
     OURS: lambda group, seed: mf.frames.Minimal(),
+    SMOOTH: lambda group, seed: mf.frames.Smooth(),
 }
 EVERY = tuple(METHODS)
 NO_AXES = ("plain", f"Haar x{HAAR}", OURS)
+AT_REST = (*NO_AXES, SMOOTH)  # without the Lorentz groups, where Gaussian clouds have no smooth frame
 ORDERS = ("plain", f"Haar x{HAAR}", "FA", OURS)
 
 Draw = Callable[[int, torch.Generator], dict[str, Tensor]]
@@ -192,7 +195,7 @@ def paper_panels(quick: bool) -> Iterator[Panel]:
     for group in (mf.Lorentz(4), mf.ProperLorentz(4)):
         yield _clouds(quick, group, "Gaussian 100 x 4", 100)
     for linear in (mf.GL(3), mf.SL(3), mf.U(3), mf.SU(3)):
-        yield _clouds(quick, linear, "Gaussian 100 x 3", 100)
+        yield _clouds(quick, linear, "Gaussian 100 x 3", 100, AT_REST)
     samples = 20 if quick else 100
     for product in (mf.S() * mf.O(3), mf.S() * mf.Lorentz(4)):
         d = product.d
@@ -213,8 +216,14 @@ def degenerate_panels(quick: bool) -> Iterator[Panel]:
         *(mf.Poincare(), mf.U(3), mf.SU(3), mf.U(2, 1), mf.SU(2, 2), mf.GL(3), mf.SL(2), mf.SL(3), mf.Aff(3)),
         *(mf.GL(3, complex=True), mf.SL(3, complex=True), mf.Aff(2, complex=True), mf.S() * mf.O(3), mf.S() * mf.SE(3)),
     )
-    for groups, methods in ((euclidean, EVERY), (others, ("plain", OURS))):
+    smooth = {mf.Translation(3), mf.U(3), mf.SU(3), mf.GL(3), mf.SL(2), mf.SL(3), mf.Aff(3)}
+    finite: tuple[Any, ...] = (
+        *(mf.Cyclic(3), mf.Dihedral(4), mf.Octahedral(), mf.Octahedral(reflections=True), mf.Signs(3)),
+        *(mf.SignedPermutations(3), mf.E(2) + mf.Trivial(1)),
+    )
+    for groups, some in ((euclidean, EVERY), ((*others, *finite), ("plain", OURS))):
         for group in groups:
+            methods = (*some, SMOOTH) if group in smooth else some
             build = rough_backbones(group.d, quick)
             samples = 20 if quick else 100 if "S()" in str(group) else 1000
             yield Panel(group, "degenerate", degenerate(group), build, methods, paper=False, samples=samples)

@@ -1,4 +1,4 @@
-"""How often a model calls its backbone."""
+"""How often a model shows its backbone a sample."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from minframe_lab.backbones import Backbone
 
 
 class Counter:
-    """A backbone that counts its calls."""
+    """A backbone that counts the samples it is shown: of a smooth frame, all poses."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self.backbone, self.calls = backbone, 0
+        self.backbone, self.samples = backbone, 0
 
     def __call__(self, x: Tensor) -> Tensor:
-        self.calls += 1
+        self.samples += x.shape[0]
         return self.backbone(x)

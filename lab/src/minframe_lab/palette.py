@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from minframe_lab.cases import METHODS
 
-COLOURS = ("#9a9a9a", "#c58fd6", "#e69f00", "#0072b2", "#56b4e9", "#009e73")
-MARKERS = "vXs^Do"
+COLOURS = ("#9a9a9a", "#c58fd6", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#d55e00")
+MARKERS = "vXs^DoP"
 
 
 def index(method: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from minframe_lab import table
+from minframe_lab.paths import path_rows
 from minframe_lab.table import Rows
 
 
@@ -36,7 +37,9 @@ def costs(rows: Rows, output: Path) -> None:
 
     if not rows:
         return
-    table.cost_tables(table.console(), rows)
+    out = table.console()
+    table.cost_tables(out, rows)
+    out.print(table.path_table(path_rows()))
     plots.cost_figure(rows).savefig(output / "bench.png", dpi=150)
     list_files([output / "bench.json", output / "bench.png"])
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minframe_lab.cases import METHODS, OURS
+from minframe_lab.paths import FINE, FINEST, GROUP, POINTS, PathRow
 
 Rows = Sequence[dict[str, Any]]
 NARROW = 110  # columns of a terminal below which two methods are left out
@@ -164,7 +165,7 @@ def methods_table(out: Console, rows: Rows, costs: Rows = ()) -> Table:
             str(sum(row["passed"] for row in found)),
             str(len(found)),
             *(cell(out, worst(row for row in found if row["dtype"] == dtype)) for dtype in dtypes),
-            ", ".join(map(str, sorted(passes))),
+            ", ".join(map(str, sorted(passes))) if len(passes) < 7 else f"{min(passes)} to {max(passes)}",
             *([times.get(method, "")] if costs else []),
         )
     return table
@@ -217,6 +218,18 @@ def cost_tables(out: Console, rows: Rows) -> None:
             cells = [ratio_text(at[m]) if m in at else "" for m in methods]
             table.add_row(case, *cells, time_text(next(iter(at.values()))["plain_seconds"]))
         out.print(table)
+
+
+def path_table(rows: Sequence[PathRow]) -> Table:
+    """Whether an energy jumps along a path, its largest slope, and the poses that takes."""
+    table = _table(f"An energy along a path of {POINTS} points under {GROUP}: changes and slope")
+    table.add_column("method")
+    for name in ("poses", f"change over 1/{FINE - 1}", f"over 1/{FINEST - 1}", "slope over plain"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        label = Text(row.method, "bold" if row.method == OURS else "")
+        table.add_row(label, f"{row.poses:.2f}", f"{row.change:.2g}", f"{row.finer:.2g}", f"{row.slope:.2f}")
+    return table
 
 
 def ratio_text(row: dict[str, Any]) -> str:

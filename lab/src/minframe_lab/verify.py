@@ -38,7 +38,7 @@ class Row:
         bound: on the relative error.
         passed: whether the worst is within the bound.
         frame_size: number of elements of the frame, the largest over the clouds.
-        passes: number of forward passes of the backbone for one call.
+        passes: number of forward passes of the backbone for one cloud: of smooth frames, the mean number of poses.
     """
 
     paper: bool
@@ -55,7 +55,7 @@ class Row:
     bound: float
     passed: bool
     frame_size: float | int
-    passes: int
+    passes: float | int
 
     @property
     def ours(self) -> bool:
@@ -98,7 +98,7 @@ def _rows(panel: Panel, clouds: dict[str, Tensor], dtype_name: str, seed: int) -
                         element_options=group.random_options(dtype),
                     )
                 worst = float(error.relative.max())
-                passes = counter.calls // 2  # for the cloud, and for the cloud moved
+                passes = _rounded(counter.samples / (2 * x.shape[0]))  # for the clouds, and for the clouds moved
                 yield Row(
                     paper=panel.paper,
                     group=str(group),
@@ -116,6 +116,11 @@ def _rows(panel: Panel, clouds: dict[str, Tensor], dtype_name: str, seed: int) -
                     frame_size=size if method == OURS else passes,
                     passes=passes,
                 )
+
+
+def _rounded(passes: float) -> float | int:
+    """To a tenth, and an integer if it is one."""
+    return int(passes) if passes.is_integer() else round(passes, 1)
 
 
 def build_model(backbone: Backbone, panel: Panel, method: str, seed: int) -> tuple[Backbone, Counter]:

@@ -90,7 +90,7 @@ class Calculator(AseCalculator):
         self.results = {"energy": value, "free_energy": value, "forces": -slopes[0].cpu().numpy() * self.unit}
         if self.model.periodic and atoms.cell.rank == 3:
             stress = slopes[1].cpu().numpy() * self.unit / atoms.get_volume()
-            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)  # type: ignore[no-untyped-call]
+            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)
 
     def _energy(self, atoms: Atoms, pos: Tensor, strain: Tensor) -> Tensor:
         """A number, with derivatives."""
@@ -98,7 +98,7 @@ class Calculator(AseCalculator):
         batch = torch.zeros_like(z)
         if not self.model.periodic:
             return self.model(z, batch, pos=pos).sum()
-        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)  # type: ignore[no-untyped-call]
+        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)
         edge_index = torch.stack([torch.tensor(i, device=self.device) for i in (first, second)])
         images = torch.tensor(shifts @ atoms.cell.array, dtype=self.dtype, device=self.device)
         vectors = pos[edge_index[1]] - pos[edge_index[0]] + images

@@ -251,5 +251,13 @@ def _distinct(frame: WeightedFrame) -> WeightedFrame:
     first = torch.empty_like(sample).index_copy(0, group, torch.arange(count, device=order.device))
     stabiliser = frame.stabiliser.spread(lambda x: x[first])
     return WeightedFrame(
-        frame.group, frame.cloud, sample, total(frame.weights), linear, inverse, stabiliser, own_inverse, frame.chunk
+        frame.group,
+        frame.cloud,
+        sample,
+        total(frame.weights),
+        linear,
+        inverse,
+        stabiliser,
+        own_inverse,
+        chunk=frame.chunk,
     )

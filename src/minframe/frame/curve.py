@@ -4,9 +4,10 @@ The canonical pose is one and the same for all clouds of an orbit, and so is any
 Hilbert curve, rows that are close in the order are close in space, which a lexicographic order promises of its first
 coordinate only.
 
-The cell of a row is, along each axis, the rank of its coordinate among those of the cloud, equal ones counted once. Ranks
-depend on comparisons of coordinates alone: no row stands near the boundary of a cell, where rounding could move it to the
-next. Numbers that differ by less than the tolerance of the cloud are equal, and rows in one cell keep the order they had.
+The cell of a row is, along each axis, the rank of its coordinate among those of the cloud, equal ones counted once.
+Ranks depend on comparisons of coordinates alone: no row stands near the boundary of a cell, where rounding could move
+it to the next. Numbers that differ by less than the tolerance of the cloud are equal, and rows in one cell keep the
+order they had.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
 
 **One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
-units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``) and a few
-roundings of the rows. Poses are compared by it, and so are points that coincide.
+units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``), times the root
+of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points
+that coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its
+size, by the tolerance, which is below the accuracy promised for outputs.
 
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
+OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
@@ -54,7 +57,8 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
-    rows, fixed, noises, noisy = [], [], [], False
+    rows, fixed, noises, means, noisy = [], [], [], [], False
+    count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
@@ -63,27 +67,36 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         y = wide(raw)
         if origin is not None and type.affine:
             y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+        unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
         per_row = is_per_row(x, layout, type.order)
-        if per_row:
-            raw, y = layout.pad(raw), layout.pad(y)
-            if mask is not None:
-                shape = (*mask.shape, *(1,) * (y.ndim - 2))
-                raw, y = raw * mask.view(shape), y * mask.view(shape)
-        else:
-            lead = len(layout.batch_shape)
-            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
-            raw, y = raw.reshape(shape), y.reshape(shape)
+
+        def by_sample(x: Tensor, per_row: bool = per_row) -> Tensor:
+            if not per_row:
+                lead = len(layout.batch_shape)
+                return x.reshape(math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1])
+            x = layout.pad(x)
+            return x if mask is None else x * mask.view(*mask.shape, *(1,) * (x.ndim - 2))
+
+        raw, y = by_sample(raw), by_sample(y)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
+        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+            unmoved = by_sample(unmoved)
+            length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
+            y = torch.where(behind_batch(there, y, 0), y, unmoved)
+            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
+            there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
+            squares = y.abs().square().flatten(1).sum(-1) / (count * math.prod(y.shape[2:-1]))
+            means.append(torch.where(there, squares, 1.0).sqrt())
             rows.append(y.reshape(*y.shape[:2], math.prod(y.shape[2:-1]), y.shape[-1]))
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
@@ -93,8 +106,9 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    equal = (EQUAL[1] * noise).clamp_min(EQUAL[0] * cloud.tolerance)
-    slack = (PROPOSED[1] * noise).clamp_min(max(PROPOSED[0] * cloud.tolerance, APART))
+    tolerance = cloud.tolerance * torch.stack(means).amin(0).unsqueeze(-1)
+    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
+    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -136,7 +150,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
     if not all_true(ordering.twins == number):
         position = inverse(order)
         twins = position.gather(-1, ordering.twins.gather(-1, order))
-    return ProductFrame(
+    frame = ProductFrame(
         group,
         cloud,
         cloud.layout.unpad_order(order),
@@ -146,6 +160,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
         shown=True,
         margin=lambda: order_margin(points),
     )
+    return _with_true_symmetry(frame)
 
 
 def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
@@ -189,7 +204,37 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
-    return ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
+    return _with_true_symmetry(
+        ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
+    )
+
+
+def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
+    """The frame without symmetries that move the cloud itself.
+
+    After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
+    that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    """
+    linear, cloud = frame.linear, frame.cloud
+    if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
+        return frame
+    with torch.no_grad():
+        strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
+        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        stays = torch.ones_like(strength, dtype=torch.bool)
+        for x, type in cloud.inputs:
+            if type.order == 1 and is_per_row(x, cloud.layout, type.order):
+                back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                stays = stays & (moved <= allowed * size)
+    if all_true(stays):
+        return frame
+    twins = frame.twins
+    if twins is not None:
+        twins = torch.where(stays.unsqueeze(-1), twins, torch.arange(twins.shape[-1], device=twins.device))
+    pairs = [p for p in frame.pairs if bool(stays[p.sample])]
+    return frame.with_symmetry(twins, pairs)
 
 
 FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame

@@ -35,6 +35,8 @@ def _mixed(mine: Any, theirs: Any, samples: Tensor, lead: int) -> Any:
     if is_dataclass(mine) and type(mine) is type(theirs):
         parts = {f.name: _mixed(getattr(mine, f.name), getattr(theirs, f.name), samples, lead) for f in fields(mine)}
         return replace(mine, **parts)  # type: ignore[type-var]
+    if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple) and len(mine) == len(theirs):
+        return type(mine)(_mixed(a, b, samples, lead) for a, b in zip(mine, theirs, strict=True))
     if isinstance(mine, bool) and isinstance(theirs, bool):  # known to hold for all samples
         return mine and theirs
     if mine is theirs or (not isinstance(mine, Tensor) and not isinstance(theirs, Tensor) and mine == theirs):

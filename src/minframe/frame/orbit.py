@@ -1,10 +1,11 @@
 """Frames of finite groups of matrices that do not depend on the order of the rows, alone or together with ``S()``.
 
-The elements are chosen as in ``linalg.orbit``, by scores that are sums over the rows of fixed functions of a row: ``sum_i
-sin(<a, g^-1 x_i> + b_i)``, with a phase ``b_i`` from what else tells rows apart. If several elements lead to the same set
-of rows, the poses are that set in different orders: rows are matched to those of one pose by their distance, and what a
-backbone is shown is the mean of the matched poses. For products with ``S()`` the rows of that mean are then sorted,
-lexicographically, equal ones in classes; where edges are given, the classes are the colours of a graph, which is labelled.
+The elements are chosen as in ``linalg.orbit``, by scores that are sums over the rows of fixed functions of a row:
+``sum_i sin(<a, g^-1 x_i> + b_i)``, with a phase ``b_i`` from what else tells rows apart. If several elements lead to
+the same set of rows, the poses are that set in different orders: rows are matched to those of one pose by their
+distance, and what a backbone is shown is the mean of the matched poses. For products with ``S()`` the rows of that mean
+are then sorted, lexicographically, equal ones in classes; where edges are given, the classes are the colours of a
+graph, which is labelled.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ from minframe.linalg.orbit import SCORES, Scores, choose, probes
 from minframe.relations import coloured, is_per_row
 from minframe.types import Type
 
-#: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same half
-#: a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so does what
-#: scores may differ by: all of them call the same poses equal.
+#: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same
+#: half a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so
+#: does what scores may differ by: all of them call the same poses equal.
 FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
 UNLIKE = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
 
 
 class OrbitFrame(Frame):
-    """Pairs of a permutation and one of the ``matrices`` ``(G, d, d)``; ``shown``: rows are shown in canonical order."""
+    """Pairs of a permutation and one of ``matrices`` ``(G, d, d)``; ``shown``: rows are shown in canonical order."""
 
     def __init__(
         self, group: Any, matrices: Tensor, cloud: Cloud, shown: bool, backend: str, rtol: float | None = 0.0
     ) -> None:
         if getattr(cloud, "grids", ()):
             raise ValueError(
-                f"the rows of {cloud.name} cannot be put in an order beside grids: let frame_on name the grids alone, or "
-                "use mf.frames.Minimal() without mf.S()"
+                f"the rows of {cloud.name} cannot be put in an order beside grids: let frame_on name the grids alone, "
+                "or use mf.frames.Minimal() without mf.S()"
             )
         self.group = group
         self.cloud = cloud
@@ -123,8 +124,8 @@ class OrbitFrame(Frame):
             furthest = gap.amin(-1).amax(-1)
             if not all_true(furthest <= UNLIKE * self.cloud.tolerance * gap.shape[-1] ** 0.5):
                 raise ValueError(
-                    f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: poses "
-                    "that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"
+                    f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: "
+                    "poses that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"
                 )
             nearest[g] = samples, gap.argmin(-2)  # for each row of this pose, the one of the first pose
             matched = rows.gather(-2, gap.argmin(-1).unsqueeze(-1).expand_as(rows))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from minframe.groups.linear import LinearGroup
 
 COSETS = 1024  # poses that are looked at for one sample
+FEW_COSETS = 16  # of the symmetry in what keeps inner products; two where orientation counts
 SAME_POSE = 2  # times what is equal: how far poses may be apart and be the same
 CLEARLY_SAME, CLEARLY_APART = 1 / 8, 1e4  # times that
 APART_ENOUGH = 0.05  # of the largest coordinate: poses this far apart are, whatever the threshold
@@ -229,6 +230,8 @@ class _Cosets:
             self._check(distance)
             nearest = torch.full_like(nearest, len(self._cosets) - 1)
         self.pending = self._cosets[before:, self._generators].flatten(0, 1)
+        if len(self._cosets) > FEW_COSETS:  # not a matter of orientation: what was proposed is far from a symmetry
+            self.clear = False
         if not self.clear:  # all of them are going to be looked at
             self.pending = self.pending[:0]
 

@@ -198,10 +198,11 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
     rows = _real(points.directions()[0].flatten(2))
-    index, extent = cells.unsqueeze(-1).expand(rows.shape), []
-    for sign in (1, -1):
-        extent.append(torch.full_like(rows, -torch.inf).scatter_reduce(1, index, sign * rows, "amax").gather(1, index))
-    return ((extent[0] + extent[1]) <= points.equal.unsqueeze(-1)).flatten(1).all(-1)
+    index = cells.unsqueeze(-1).expand(rows.shape)
+    sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
+    middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
+    # Distances, not differences of coordinates: these depend on how the cloud is turned.
+    return (torch.linalg.vector_norm(rows - middle, dim=-1) <= points.equal / 2).all(-1)
 
 
 def _twins(cells: Tensor) -> Tensor:
@@ -254,7 +255,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    same = (directions.unsqueeze(1) - directions.unsqueeze(2)).abs().amax((-2, -1)) <= points.equal.unsqueeze(-1)
+    apart = torch.linalg.vector_norm(directions.unsqueeze(1) - directions.unsqueeze(2), dim=(-2, -1))
+    same = apart <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
         same &= points.mask.unsqueeze(-1)
@@ -335,7 +337,8 @@ def order_margin(points: PointSet) -> Tensor:
     Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
     equal may order them by their lengths.
     """
-    cells, margin = separate_with_margin(_invariants(points), points.start(), points.slack)
+    start = _alone(points.start(), points.mask)
+    cells, margin = separate_with_margin(_invariants(points), start, points.slack)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)

@@ -85,6 +85,11 @@ class ProductFrame(Frame):
         self.keeps_scalars = shown  # of a product they are of the whole sample
         self._margin = margin
 
+    def with_symmetry(self, twins: Tensor | None, pairs: Sequence[Pairs]) -> ProductFrame:
+        """The same frame, of clouds with another symmetry."""
+        order, linear, margin = self.order, self.linear, self._margin
+        return ProductFrame(self.group, self.cloud, order, linear, twins, pairs, self._shown, margin)
+
     @property
     def symmetric(self) -> bool:
         """Whether some sample may have a symmetry besides points that coincide."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
 from minframe.layout import Layout
 from minframe.layout.expand import Expansion, expansion
+from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT
 
@@ -36,6 +37,7 @@ class WeightedFrame(Frame):
         linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
         inverse: their inverses.
         own_inverse: what is applied to the rows of the cloud itself instead, if not that.
+        own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         stabiliser: of the poses: what fades where axes vanish.
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
         samples: the number of poses per sample that ``drawn`` takes; ``None``: all.
@@ -55,31 +57,46 @@ class WeightedFrame(Frame):
         inverse: Tensor | None,
         stabiliser: Stabiliser,
         own_inverse: Tensor | None = None,
+        own_columns: Columns | None = None,
         chunk: int | None = None,
         samples: int | None = None,
         uniform: Uniform | None = None,
     ) -> None:
-        self.group = group
-        self.cloud = cloud
-        self.layout = cloud.layout
-        self.sample = sample
-        self.weights = weights
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
         self.stabiliser = stabiliser
-        self.chunk = chunk
-        self.samples = samples
-        self._uniform = uniform
-        self.expansion: Expansion = expansion(cloud.layout, sample)
         shift = None if cloud.origin is None else cloud.origin.reshape(-1, cloud.origin.shape[-1])[sample]
         self.elements = LinearFrame(
             group=group,
             linear=linear,
             inverse=inverse,
             own_inverse=own_inverse,
+            own_columns=own_columns,
             shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
             margin=lambda: torch.full_like(weights, torch.inf),
         )
+
+    def _begin(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        chunk: int | None,
+        samples: int | None,
+        uniform: Uniform | None,
+    ) -> None:
+        """Everything but the elements themselves."""
+        self.group = group
+        self.cloud = cloud
+        self.layout = cloud.layout
+        self.sample = sample
+        self.weights = weights
+        self.chunk = chunk
+        self.samples = samples
+        self._uniform = uniform
+        self.expansion: Expansion = expansion(cloud.layout, sample)
 
     @property
     def shown_layout(self) -> Layout:
@@ -125,7 +142,7 @@ class WeightedFrame(Frame):
         return self.elements.pose(self.expand(x, type), type, own)
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, type)
+        return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, self.group.type(type))
 
     def expand(self, x: Tensor, type: str) -> Tensor:
         """``x`` as it is, once for each pose."""
@@ -167,7 +184,7 @@ class WeightedFrame(Frame):
         def taken(x: Tensor | None) -> Tensor | None:
             return None if x is None else x[pick]
 
-        weights = self.weights[pick]
+        weights, columns = self.weights[pick], self.elements.own_columns
         return WeightedFrame(
             self.group,
             self.cloud,
@@ -177,6 +194,7 @@ class WeightedFrame(Frame):
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
             taken(self.elements.own_inverse),
+            None if columns is None else Columns(*(getattr(columns, f.name)[pick] for f in fields(columns))),
             self.chunk,
             self.samples,
             self._uniform,
@@ -184,3 +202,42 @@ class WeightedFrame(Frame):
 
     def __repr__(self) -> str:
         return f"WeightedFrame(group={self.group}, poses={self.poses.tolist()})"
+
+
+class WeightedMembers(WeightedFrame):
+    """The same of a finite group, ``Finite`` or ``Discrete``; its elements are given by numbers ``index`` ``(K,)``."""
+
+    def __init__(
+        self,
+        group: Any,
+        cloud: Cloud,
+        sample: Tensor,
+        weights: Tensor,
+        index: Tensor,
+        chunk: int | None = None,
+        samples: int | None = None,
+        uniform: Uniform | None = None,
+    ) -> None:
+        self._begin(group, cloud, sample, weights, chunk, samples, uniform)
+        self.index = index
+        self.elements = group.members(replace(cloud, layout=self.expansion.layout), index)
+        if isinstance(self.elements, LinearFrame):
+            self.stabiliser = self.elements.stabiliser
+
+    @property
+    def rank(self) -> Tensor:
+        with torch.no_grad():
+            return self.group.frame_of(self.cloud).rank
+
+    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedMembers:
+        weights = self.weights[pick]
+        return WeightedMembers(
+            self.group,
+            self.cloud,
+            self.sample[pick],
+            weights if factor is None else weights * factor,
+            self.index[pick],
+            self.chunk,
+            self.samples,
+            self._uniform,
+        )

@@ -9,19 +9,23 @@ from torch import Tensor
 
 from minframe.checks import all_true, check_finite, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.frame.weighted import WeightedFrame
+from minframe.frame.weighted import WeightedFrame, WeightedMembers
 from minframe.frames.method import Method, check_samples
 from minframe.frames.side_by_side import combined
 from minframe.groups.affine import Affine, Translation
 from minframe.groups.base import Group
+from minframe.groups.discrete import Discrete
+from minframe.groups.finite import Finite
 from minframe.groups.general import GL
 from minframe.groups.isometry import MOVED, Isometry
 from minframe.groups.linear import LinearGroup
+from minframe.groups.signs import Signs
 from minframe.groups.sum import Sum, side_by_side
 from minframe.groups.trivial import Trivial
 from minframe.layout import Layout
 from minframe.linalg import split, whiten
 from minframe.linalg.action import multiply
+from minframe.linalg.columns import STRONG, Columns
 from minframe.linalg.fade import FadingStabiliser, coefficients
 from minframe.linalg.qr import TINY
 from minframe.linalg.soft import CUT, Poses, Rule, differentiable_poses, ramp, shares, soft_poses
@@ -29,7 +33,10 @@ from minframe.linalg.stabiliser import IsometryStabiliser, SpanStabiliser, Stabi
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of lengths in a pose, relative to the longest row
 
-SERVED = "O, SO, E, SE, U, SU, GL, SL, Aff, Translation, the Lorentz groups, Poincare, Trivial, and sums of these"
+SERVED = (
+    "O, SO, E, SE, U, SU, GL, SL, Aff, Translation, the Lorentz groups, Poincare, Trivial, Signs, finite groups, and "
+    "sums of these"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +60,8 @@ class Smooth(Method):
     | O, SO, E, SE, U, SU, Translation | everywhere; vectors except where all points coincide |
     | Lorentz groups, Poincare | where the total momentum is time-like; else there is an error that says so |
     | GL, SL, Aff | where the rank is full |
-    | sums, Trivial | where each block is |
+    | sums, Trivial, Signs | where each block is |
+    | Finite, Cyclic, Dihedral, Octahedral | except at zero; there too with ``unit`` |
 
     Args:
         sharpness: the exponent of the lengths that compete. The larger, the fewer poses, and the steeper the changes
@@ -61,8 +69,10 @@ class Smooth(Method):
         samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
-        moments: where many rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``). Without
-            them compact clouds of a hundred points and more have hundreds of poses.
+        moments: where several rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``).
+            Without them compact clouds of a hundred points and more have hundreds of poses.
+        unit: of finite groups, the size of inputs, in their own units, below which all elements come to share the
+            weight equally, so that outputs are continuous at zero too. By default there is none.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
         seed: of the draws.
         generator: of the draws.
@@ -73,6 +83,7 @@ class Smooth(Method):
     fade: float = 0.05
     moments: bool = True
     chunk: int | None = None
+    unit: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,18 +91,22 @@ class Smooth(Method):
             raise ValueError(f"sharpness must be at least 6, for weights to be smooth, got {self.sharpness!r}")
         if not 0 < self.fade <= 1:
             raise ValueError(f"fade must be a part of the longest row, above 0 and at most 1, got {self.fade!r}")
+        if not 0 <= self.unit < float("inf"):
+            raise ValueError(f"unit must be a size, zero or more, got {self.unit!r}")
         for value in (self.samples, self.chunk):
             if value is not None:
                 check_samples(value, "Smooth")
 
     def __call__(self, group: Group, cloud: Cloud) -> WeightedFrame:
+        if isinstance(group, Finite | Discrete):
+            return self._finite(group, cloud)
         if not isinstance(group, LinearGroup):
             raise ValueError(
                 f"mf.frames.{self!r} serves groups that act on coordinates, not {group}: no small continuous frame "
                 "puts rows in order. Leave S() out, and use a backbone on sets (a transformer, a graph network), which "
                 "respects permutations by itself: smooth frames do not depend on the order of the rows"
             )
-        if isinstance(group, Sum):
+        if isinstance(group, Sum | Signs):
             return self._sum(group, cloud)
         if isinstance(group, Trivial):
             return self._still(group, cloud)
@@ -110,12 +125,20 @@ class Smooth(Method):
             raise self._unable(group, SERVED)
         return self._lorentz(group, linear, cloud)
 
-    def _sum(self, group: Sum, cloud: Cloud) -> WeightedFrame:
-        clouds = group.clouds(cloud)
-        parts = [self(g, part) for g, part in zip(group.groups, clouds, strict=True)]
-        found = combined(parts, [g.d for g in group.groups])
-        if group.shifts:
-            cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], group.groups))
+    def _finite(self, group: Finite | Discrete, cloud: Cloud) -> WeightedFrame:
+        weights = group.shares(cloud, self.sharpness, self.unit)[1].reshape(-1, group.order)
+        sample, index = (~(weights.detach() <= 0)).nonzero().unbind(-1)  # NaN is shown, too
+        return WeightedMembers(
+            group, cloud, sample, weights[sample, index], index, self.chunk, self.samples, self._uniform
+        )
+
+    def _sum(self, group: Sum | Signs, cloud: Cloud) -> WeightedFrame:
+        blocks = group.as_sum if isinstance(group, Signs) else group
+        clouds = blocks.clouds(cloud)
+        parts = [self(g, part) for g, part in zip(blocks.groups, clouds, strict=True)]
+        found = combined(parts, [g.d for g in blocks.groups])
+        if blocks.shifts:
+            cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], blocks.groups))
         poses = Poses(found.sample, found.linear, found.weight, *(found.weight[:, None],) * 3)
         return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser, found.own_inverse)
 
@@ -189,16 +212,24 @@ class Smooth(Method):
             parts = split.rest_frame(cloud, rows.detach(), layout, p, q)
         assert parts.momentum is not None
         self._need_momentum(parts.momentum, group)
+        if poison is not None:
+            poison = torch.where(parts.momentum, poison, torch.nan)
         t = parts.matrix
         if cloud.needs_grad:
             t = t @ split.smooth(rows, layout, parts, p, q)
         y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
         time = 0 if p == 1 else p
         space = slice(1, d) if p == 1 else slice(0, p)
+        with torch.no_grad():  # what rounding left of the momentum at rest, as a boost would take it from the rows
+            total = layout.total(y)
+            energy = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
+            share = y[..., time : time + 1] * layout.for_each_row(1 / energy)
+            left = share * layout.for_each_row(total[..., space])
+        at_rest = y[..., space] - left
         reach = torch.linalg.matrix_norm(t.detach()).reshape(-1)
         longest = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).reshape(-1)
         noise = reach * (longest + cloud.offset().reshape(-1))
-        found, scale = self._poses(y[..., space], layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
+        found, scale = self._poses(at_rest, layout, cloud, linear.special, max(1.5 * cloud.eps, MOVED), noise)
         energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
         if (mask := layout.padding_mask()) is not None:
             energy2 = energy2 * mask
@@ -217,9 +248,13 @@ class Smooth(Method):
         matrix = _poisoned(matrix, poison, found.sample)
         back = linear.inverse(matrix)
         is_time = torch.arange(d, device=rows.device) == time
+        known = torch.ones_like(found.gone[..., :1])
+        known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
+        careful = (matrix.detach().square().sum((-2, -1)) > STRONG) | ~known.all(-1)  # see linalg.columns
+        columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
         number = torch.arange(d, device=rows.device) - int(p == 1)
         levels = [IsometryStabiliser((number < m) | is_time, linear.special, linear.metric) for m in range(d)]
-        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found))
+        return self._frame(group, cloud, found, matrix, back, _fading(fades, levels, found), own_columns=columns)
 
     def _need_momentum(self, momentum: Tensor, group: Group) -> None:
         """Refuse samples whose total momentum gives no rest frame."""
@@ -278,6 +313,7 @@ class Smooth(Method):
         inverse: Tensor | None,
         stabiliser: Stabiliser,
         own_inverse: Tensor | None = None,
+        own_columns: Columns | None = None,
     ) -> WeightedFrame:
         return WeightedFrame(
             group,
@@ -288,6 +324,7 @@ class Smooth(Method):
             inverse,
             stabiliser,
             own_inverse,
+            own_columns,
             self.chunk,
             self.samples,
             self._uniform,

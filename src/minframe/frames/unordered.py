@@ -10,8 +10,9 @@ from minframe.frame import Frame
 from minframe.frame.invariant import unordered_frame
 from minframe.frames.minimal import Minimal
 from minframe.groups.base import Group
+from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
-from minframe.labelling.backend import installed_version
+from minframe.labelling.backend import installed_point_version
 
 RELATIONS = ("node", "edge", "edge_index", "edge_attr")  # what tells rows apart
 
@@ -22,7 +23,8 @@ class Unordered(Minimal):
 
     A backbone that respects permutations (a GNN, a transformer) keeps doing so inside ``Equivariant``: its outputs move
     with the rows. What tells rows apart besides their coordinates, such as the kinds of atoms, is to be given as an
-    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a choice.
+    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a
+    choice.
 
     >>> import torch, minframe as mf
     >>> on_sets = lambda x: torch.tanh(x) + x.mean(-2, keepdim=True)
@@ -40,7 +42,12 @@ class Unordered(Minimal):
         return (*group.frame_types, *RELATIONS) if isinstance(group, LinearGroup) else group.frame_types
 
     def labelling(self, group: Group) -> str | None:
-        return installed_version() if isinstance(group, LinearGroup) else group.labelling
+        return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
 
     def _frame(self, group: Group, cloud: Cloud) -> Frame:
+        if isinstance(group, Finite) and any(type.name in group.rows for _, type in cloud.inputs):
+            raise ValueError(
+                f"{group} has no frames of one pose that ignore the order of rows: use mf.frames.Smooth(), which do "
+                "not depend on it, or, where rows are points, mf.Cyclic, mf.Dihedral or mf.Octahedral"
+            )
         return unordered_frame(group, cloud) if isinstance(group, LinearGroup) else group.frame_of(cloud)

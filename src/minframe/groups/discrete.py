@@ -19,9 +19,10 @@ from minframe.groups.base import Input, default_atol
 from minframe.groups.linear import Reduction
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import Dense, Layout
-from minframe.linalg.finite import FiniteStabiliser, orbit_scores
+from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
-from minframe.linalg.orbit import Choice, Scores, choose, shares
+from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
+from minframe.relations import is_per_row
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
@@ -129,8 +130,8 @@ class Discrete(MatrixGroup):
         ]
         if len({y.shape for y in samples}) > 1:
             raise ValueError(
-                f"x of type {type!r} and shape {tuple(x.shape)} cannot be moved by elements of which only some exchange "
-                "its axes: the results differ in shape. Move samples one by one"
+                f"x of type {type!r} and shape {tuple(x.shape)} cannot be moved by elements of which only some "
+                "exchange its axes: the results differ in shape. Move samples one by one"
             )
         return torch.stack(samples).view(*index.shape, *samples[0].shape)
 
@@ -180,7 +181,10 @@ class Discrete(MatrixGroup):
         found = []
         for x, _ in cloud.inputs:
             values, squares = orbit_scores(x, cloud.layout, inverses)
-            size = squares.diagonal(dim1=-2, dim2=-1).sum(-1).sqrt()
+            square = squares.diagonal(dim1=-2, dim2=-1).sum(-1)
+            size = (
+                torch.where(square > 0, square, 1.0).sqrt() * (square > 0) + 0 * square
+            )  # no NaN in the gradient at zero
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
         allowed = None
@@ -207,9 +211,22 @@ class Discrete(MatrixGroup):
             choice = choose(*self.scores(cloud))
         return DiscreteFrame(self, cloud, choice)
 
-    def shares(self, cloud: Cloud, sharpness: float = 16.0) -> tuple[Tensor, Tensor]:
-        """All elements ``(G, d, d)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero."""
-        return self.matrices, shares(*self.scores(cloud), sharpness)
+    def shares(self, cloud: Cloud, sharpness: float = 16.0, unit: float = 0.0) -> tuple[Tensor, Tensor]:
+        """All elements ``(G, d, d)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero.
+
+        They do not depend on the order of rows. ``unit``: size of inputs below which the weights become equal.
+        """
+        scores, allowed = self.scores(cloud)
+        found = [softened(s, unit) for s in scores]
+        eye = torch.eye(self.d, dtype=torch.float64)
+        for i, (x, kind) in enumerate(cloud.inputs):
+            if is_per_row(x, cloud.layout, kind.order):
+                found[i] = set_scores(x, cloud.layout, self.matrices.mT.to(x.device), eye.to(x.device), unit)
+        return self.matrices, shares(found, allowed, sharpness)
+
+    def members(self, cloud: Cloud, index: Tensor) -> DiscreteFrame:
+        """The frame of one element for each sample of ``cloud``, given by its number ``(*batch,)``."""
+        return DiscreteFrame(self, cloud, Choice.of(index, self.order))
 
     def reduction(self, cloud: Cloud) -> Reduction:
         raise ValueError(
@@ -232,7 +249,7 @@ def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
 class DiscreteFrame(LinearFrame):
     """The elements of ``choice``."""
 
-    group: Discrete  # type: ignore[assignment]
+    group: Discrete
 
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
         matrices = group.matrices.to(choice.weights.device)
@@ -244,7 +261,7 @@ class DiscreteFrame(LinearFrame):
             group=group,
             linear=linear,
             inverse=linear.mT,
-            own_inverse=(choice.weights @ matrices.mT.flatten(1)).unflatten(-1, matrices.shape[1:]),
+            own_inverse=(choice.weights @ matrices.mT.flatten(1)).view(*choice.first.shape, *matrices.shape[1:]),
             shift=None,
             stabiliser=FiniteStabiliser.of(weights, matrices),
             cloud=cloud,
@@ -277,8 +294,8 @@ class DiscreteFrame(LinearFrame):
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):
             raise ValueError(
-                f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not bring "
-                "into ascending order: let it take part in determining the frame, or make it square"
+                f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not "
+                "bring into ascending order: let it take part in determining the frame, or make it square"
             )
         flat = x.reshape(*x.shape[:-d], -1)
         table = table_in if inward else table_out

@@ -16,8 +16,9 @@ from minframe.groups.base import Group, Input
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
 from minframe.linalg.action import multiply
-from minframe.linalg.finite import orbit_scores
-from minframe.linalg.orbit import Choice, Scores, choose, shares
+from minframe.linalg.finite import orbit_scores, set_scores
+from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
+from minframe.relations import is_per_row
 from minframe.types import SCALAR, Type
 
 
@@ -34,10 +35,10 @@ class Finite(Group):
     >>> torch.allclose(policy(o[:, [1, 0, 2, 3]] * torch.tensor([1, 1, -1, 1])), policy(o)[:, [1, 0]])
     True
 
-    An element is an integer ``(*batch,)``, the number of its matrices. A tensor of a type has shape ``(*batch, *any, k)``
-    and moves along its last axis. What stands in front of that axis in the input that determines the frame is the batch:
-    every index of it has a frame of its own. For types in ``rows`` the axis in front of the last is one of rows instead,
-    ``(*batch, n, k)``, which move together; masks and batch vectors are about them.
+    An element is an integer ``(*batch,)``, the number of its matrices. A tensor of a type has shape ``(*batch, *any,
+    k)`` and moves along its last axis. What stands in front of that axis in the input that determines the frame is the
+    batch: every index of it has a frame of its own. For types in ``rows`` the axis in front of the last is one of rows
+    instead, ``(*batch, n, k)``, which move together; masks and batch vectors are about them.
 
     How the canonical pose is found, without a pass of the backbone, is said in ``linalg.orbit``.
 
@@ -66,6 +67,11 @@ class Finite(Group):
     def order(self) -> int:
         """The number of elements."""
         return len(self._table)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The types of tensors with an axis of rows."""
+        return self._rows
 
     @property
     def table(self) -> Tensor:
@@ -159,11 +165,11 @@ class Finite(Group):
             layout = layout_of(rows[0].x, mask, batch, names)
         elif mask is not None or batch is not None:
             raise ValueError(
-                f"{names[mask is None]} is for rows, and no input of {[i.type for i in inputs]} has any: name the types "
-                "with rows, as in mf.Finite({...}, rows=('point',))"
+                f"{names[mask is None]} is for rows, and no input of {[i.type for i in inputs]} has any: name the "
+                "types with rows, as in mf.Finite({...}, rows=('point',))"
             )
         else:
-            layout = Dense(tuple(min((i.x.shape[:-1] for i in inputs), key=len)), 1)
+            layout = Dense(min((tuple(i.x.shape[:-1]) for i in inputs), key=len), 1)
         for name, x, type in inputs:
             self.check(x, type, name, layout)
         typed = [(layout.clean(x, 1), self.type(type)) for _, x, type in inputs]
@@ -184,24 +190,40 @@ class Finite(Group):
 
     def scores(self, cloud: Cloud) -> list[Scores]:
         """Of the poses of all inputs, differentiable."""
-        found = []
-        for x, kind in cloud.inputs:
-            matrices = self._matrices[kind.name].to(x.device)
-            values, squares = orbit_scores(x, cloud.layout, matrices[self._inverse.to(x.device)])
-            form = self._forms[kind.name].to(x.device)
-            size = (squares * form).sum((-2, -1)).clamp_min(0).sqrt()
-            check_finite(size.detach(), cloud.name)
-            found.append(Scores(values, size, cloud.tolerance))
-        return found
+        return [self._scores(x, kind, cloud) for x, kind in cloud.inputs]
+
+    def _scores(self, x: Tensor, kind: Type, cloud: Cloud) -> Scores:
+        values, squares = orbit_scores(x, cloud.layout, self._inverses(kind, x))
+        square = (squares * self._forms[kind.name].to(x.device)).sum((-2, -1))
+        size = torch.where(square > 0, square, 1.0).sqrt() * (square > 0) + 0 * square  # no NaN in the gradient at zero
+        check_finite(size.detach(), cloud.name)
+        return Scores(values, size, cloud.tolerance)
+
+    def _inverses(self, kind: Type, x: Tensor) -> Tensor:
+        return self._matrices[kind.name].to(x.device)[self._inverse.to(x.device)]
 
     def frame_of(self, cloud: Cloud) -> FiniteFrame:
         with torch.no_grad():
             choice = choose(self.scores(cloud))
         return FiniteFrame(self, cloud, choice)
 
-    def shares(self, cloud: Cloud, sharpness: float = 16.0) -> tuple[Tensor, Tensor]:
-        """All elements ``(G,)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero."""
-        return torch.arange(self.order), shares(self.scores(cloud), sharpness=sharpness)
+    def shares(self, cloud: Cloud, sharpness: float = 16.0, unit: float = 0.0) -> tuple[Tensor, Tensor]:
+        """All elements ``(G,)`` and weights ``(*batch, G)`` that are continuous in the inputs; most are zero.
+
+        They do not depend on the order of rows. ``unit``: size of inputs below which the weights become equal.
+        """
+        found = []
+        for x, kind in cloud.inputs:
+            scores = softened(self._scores(x, kind, cloud), unit)
+            if kind.name in self._rows and is_per_row(x, cloud.layout, 1):
+                form = self._forms[kind.name].to(x.device)
+                scores = set_scores(x, cloud.layout, self._inverses(kind, x), form, unit)
+            found.append(scores)
+        return torch.arange(self.order), shares(found, sharpness=sharpness)
+
+    def members(self, cloud: Cloud, index: Tensor) -> FiniteFrame:
+        """The frame of one element for each sample of ``cloud``, given by its number ``(*batch,)``."""
+        return FiniteFrame(self, cloud, Choice.of(index, self.order))
 
 
 class FiniteFrame(Frame):
@@ -254,7 +276,7 @@ class FiniteFrame(Frame):
         return self._moved(y, type, "y", self._mean)
 
     def _mean(self, matrices: Tensor) -> Tensor:
-        return (self.choice.weights @ matrices.flatten(1)).unflatten(-1, matrices.shape[1:])
+        return (self.choice.weights @ matrices.flatten(1)).view(*self.choice.first.shape, *matrices.shape[1:])
 
     def _moved(self, x: Tensor, type: str, name: str, matrix: Any) -> Tensor:
         self.group.check(x, type, name, self.layout)

@@ -27,6 +27,11 @@ from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 MOVED = 1e-13  # rounding, in float64, of rows that a boost has made shorter
 
 
+def _block_diagonal(plus: Tensor, minus: Tensor) -> Tensor:
+    p, q = plus.shape[-1], minus.shape[-1]
+    return torch.cat([torch.nn.functional.pad(plus, (0, 0, 0, q)), torch.nn.functional.pad(minus, (0, 0, p, 0))], -1)
+
+
 @dataclass(frozen=True, repr=False)
 class Isometry(MatrixGroup):
     """Matrices with ``g^* eta g = eta``, acting as ``x @ g.mT``, for ``eta`` with p signs +1 and then q signs -1.
@@ -181,6 +186,8 @@ class Isometry(MatrixGroup):
             t = t @ smooth(rows, layout, parts, self.p, self.q)
         back = self.inverse(t) if parts.null is None else self.inverse(t) @ parts.null.inward
         y = multiply(rows, layout.for_rows(back, rows))
+        if parts.null is not None:
+            y = parts.null.columns().replace(y, rows, lambda sample: layout.for_rows(sample, rows))
         short = None
         if parts.momentum is not None and not all_true(~parts.momentum):
             short = layout.as_sample(torch.where(parts.momentum, SHORT, torch.inf).unsqueeze(-1))[0]
@@ -230,9 +237,11 @@ class Isometry(MatrixGroup):
         axes_determined = torch.cat(determined, -1)
         pose = CanonicalRows(axes_determined, coordinates, layout)
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
+        turned = None if parts.null is None else _block_diagonal(*bases)
         if self.special:
             phases = self._phases(torch.linalg.det(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
+            turned = None if turned is None else turned * phases.unsqueeze(-2)
             factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)
             pose.coordinates = [part * layout.for_each_row(f) for part, f in zip(coordinates, factors, strict=True)]
         if poison is not None:
@@ -241,18 +250,23 @@ class Isometry(MatrixGroup):
             pose.coordinates = [part * layout.for_each_row(poison) for part in pose.coordinates]
         inverse, own_inverse, null = self.inverse(linear), None, None
         strong = linear.detach().abs().square().sum((-2, -1)) > STRONG
-        if parts.null is not None:
-            strong = strong & ~parts.null.here  # where other care is taken
         columns = None
-        if not all_true(~strong):
+        if turned is not None:
+            assert parts.null is not None
+            columns = parts.null.columns(turned)
+            if not all_true(parts.null.here | ~strong):
+                columns = columns.where(parts.null.here, Columns.of(linear, axes_determined, strong))
+        elif not all_true(~strong):
             columns = Columns.of(linear, axes_determined, strong)
+        if columns is not None:
             with torch.no_grad():
                 whole = torch.cat(list(pose.coordinates), -1)
                 exact = columns.replace(whole, rows.detach(), lambda sample: layout.for_rows(sample, rows))
             pose.coordinates = [exact]
         if parts.null is not None:
             own_inverse = inverse @ parts.null.inward
-            null = NullSpan(parts.null.here, parts.null.loose, parts.null.outward @ linear, parts.null.rank)
+            assert turned is not None
+            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
         fixed, span = axes_determined, None

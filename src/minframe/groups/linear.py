@@ -140,7 +140,8 @@ class LinearGroup(_Coordinates):
         attributes = [i for i in inputs if i.type == "edge_attr"]
         if len(listed) != 1 or dense:
             raise ValueError(
-                f"edges that determine a frame of {self} are listed by one input of type 'edge_index', or given as one of "
+                f"edges that determine a frame of {self} are listed by one input of type 'edge_index', or given as one "
+                f"of "
                 f"type 'edge', got {[f'{i.name}: {i.type}' for i in inputs]}: name others than these in frame_on="
             )
         name, edge_index, _ = listed[0]
@@ -154,7 +155,8 @@ class LinearGroup(_Coordinates):
             check_tensor(i.x, i.name)
             if not i.x.ndim or len(i.x) != edge_index.shape[1]:
                 raise ValueError(
-                    f"{i.name} of type 'edge_attr' must have an entry for each of {edge_index.shape[1]} edges, got shape "
+                    f"{i.name} of type 'edge_attr' must have an entry for each of {edge_index.shape[1]} edges, got "
+                    f"shape "
                     f"{tuple(i.x.shape)}"
                 )
         return Relations(nodes, [i.x for i in attributes], edge_index)

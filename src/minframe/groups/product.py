@@ -18,6 +18,7 @@ from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.labelling.action import move
+from minframe.labelling.backend import installed_point_version
 from minframe.layout import Layout
 from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
 
@@ -42,7 +43,7 @@ class Product(Group):
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
-        return self.permutations.labelling
+        return installed_point_version(self.permutations.backend)
 
     @property
     def d(self) -> int:

@@ -53,8 +53,8 @@ def multiplication_table(matrices: Mapping[str, Tensor]) -> Tensor:
         if not bool(tables[name].any(-1).all()):
             i, j = (int(k) for k in (~tables[name].any(-1)).nonzero()[0])
             raise ValueError(
-                f"the matrices of type {name!r} are those of no group: the product of number {i} and number {j} is none "
-                "of them"
+                f"the matrices of type {name!r} are those of no group: the product of number {i} and number {j} is "
+                "none of them"
             )
     elements = torch.cat(whole, -1)
     twice = (torch.cdist(elements, elements) <= SAME).triu(1)

@@ -77,8 +77,8 @@ class Signs(MatrixGroup):
 class SignedPermutations(MatrixGroup):
     """The ``2^k k!`` permutations of ``k`` coordinates with signs; an element is a matrix with one +1 or -1 per row.
 
-    Columns get the signs of ``Signs(k)`` and are then sorted, lexicographically. Elements do not change numbers, so that
-    columns are compared exactly, and what is moved gives the same pose bit by bit.
+    Columns get the signs of ``Signs(k)`` and are then sorted, lexicographically. Elements do not change numbers, so
+    that columns are compared exactly, and what is moved gives the same pose bit by bit.
 
     >>> import torch, minframe as mf
     >>> x = torch.randn(7, 12, dtype=torch.float64)

@@ -195,7 +195,7 @@ class Sum(LinearGroup):
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
-        """Blocks of the groups; coordinates that are invariant themselves are told by inner products with their axes."""
+        """Blocks of the groups. Invariant coordinates are told by inner products with their axes."""
         found = [g.reduction(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
         origins = [r.cloud.origin for r in found]
         origin = None if all(o is None for o in origins) else side_by_side(origins, self.groups)

@@ -172,6 +172,7 @@ class Pynauty(Backend):
 
 BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
 DEFAULT = "igraph"
+POINTS = 2  # raised whenever the order of points does, which depends on what counts as equal
 ORDER = 2  # raised whenever refinement or the order of pieces changes: canonical orders depend on them as well
 
 
@@ -194,3 +195,9 @@ def installed_version(name: str = DEFAULT) -> str | None:
         return f"{backend_version(name)}, order {ORDER}"
     except ImportError:
         return None
+
+
+def installed_point_version(name: str = DEFAULT) -> str | None:
+    """What canonical orders of points depend on. ``None`` if the library is not installed."""
+    version = installed_version(name)
+    return None if version is None else f"{version}, points {POINTS}"

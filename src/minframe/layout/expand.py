@@ -46,13 +46,14 @@ class DenseExpansion:
         """The mask, for the poses."""
         return x.reshape(-1, x.shape[-1])[self.sample]
 
-    def collapse(self, y: Tensor, weight: Tensor, type: str) -> Tensor:
+    def collapse(self, y: Tensor, weight: Tensor, kind: Type) -> Tensor:
         """The sum over the poses of each sample, weighted with ``weight`` ``(K,)``."""
         batch = self.source.batch_shape
         if not y.ndim or y.shape[0] != len(self.sample):
             raise ValueError(
-                f"an output of type {type!r} must begin with the {len(self.sample)} poses that the backbone was shown as "
-                f"one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the samples of a batch apart"
+                f"an output of type {kind.name!r} must begin with the {len(self.sample)} poses that the backbone was "
+                f"shown as one batch, got shape {tuple(y.shape)}: a smooth frame needs a backbone that keeps the "
+                "samples of a batch apart"
             )
         return _sums(y, weight, self.sample, math.prod(batch)).view((*batch, *y.shape[1:]))
 
@@ -104,17 +105,19 @@ class RaggedExpansion:
     def batch_argument(self, x: Tensor) -> Tensor:
         return self.layout.index.to(x.dtype)
 
-    def collapse(self, y: Tensor, weight: Tensor, type: str) -> Tensor:
+    def collapse(self, y: Tensor, weight: Tensor, kind: Type) -> Tensor:
         length = y.shape[0] if y.ndim else -1
-        if length == len(self._rows.entry):
+        on_edges = self._edges is not None and length == len(self._edges.entry)
+        if length == len(self._rows.entry) and not (on_edges and kind is EDGE_ATTR):
             return _sums(y, weight[self._rows.pose], self._rows.entry, self.source.length)
-        if length == len(self.sample):
+        if length == len(self.sample) and kind is not EDGE_ATTR:
             return _sums(y, weight, self.sample, self.source.count)
-        if self._edges is not None and length == len(self._edges.entry):
+        if on_edges:
+            assert self._edges is not None
             return _sums(y, weight[self._edges.pose], self._edges.entry, self._edge_count)
         raise ValueError(
-            f"an output of type {type!r} must begin with one entry for each of the {len(self._rows.entry)} rows or "
-            f"{len(self.sample)} poses that the backbone was shown as one batch, got shape {tuple(y.shape)}"
+            f"an output of type {kind.name!r} must begin with one entry for each of the {len(self._rows.entry)} rows "
+            f"or {len(self.sample)} poses that the backbone was shown as one batch, got shape {tuple(y.shape)}"
         )
 
 

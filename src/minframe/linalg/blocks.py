@@ -1,10 +1,10 @@
 """Averages for direct sums: the coordinate axis is cut into blocks, and each block has a group of its own.
 
-The stabiliser of a pair of clouds under ``G + H`` is the product of the two stabilisers, and its Haar measure the product
-of theirs. So each block is averaged by itself, and
+The stabiliser of a pair of clouds under ``G + H`` is the product of the two stabilisers, and its Haar measure the
+product of theirs. So each block is averaged by itself, and
 
-- the block of a tensor that mixes two parts, ``T_ij -> h_i T_ij h_j^T``, averages to ``A_i T_ij A_j^T`` with ``A_i`` the
-  average of vectors of part i, as ``h_i`` and ``h_j`` are independent;
+- the block of a tensor that mixes two parts, ``T_ij -> h_i T_ij h_j^T``, averages to ``A_i T_ij A_j^T`` with ``A_i``
+  the average of vectors of part i, as ``h_i`` and ``h_j`` are independent;
 - ``det h`` is the product of the determinants of the parts. A pseudovector of part i is averaged with ``det h_i`` there
   and multiplied with the average of ``det h_j`` for every other part.
 """

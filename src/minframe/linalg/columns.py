@@ -15,6 +15,9 @@ Columns that the rows do not determine are left out, and y is the least-squares 
 then is the Euclidean distance of x from their span: where L without substitution would turn the rounding of dropped
 coordinates, ``eps gamma |x|``, into ``eps gamma^2 |x|``, this leaves it at that. Rows ``x_i = a_i P``, for example,
 have the coordinates ``a_i M``, exactly, and not ``<P, x_i> / M``.
+
+On a null span, the columns are a basis of it, as long as rows: beside a null vector, the other axes of a thin cloud are
+as strongly boosted. What has the coordinates z in them has the pose ``C z``, and C is harmless (``linalg.spectral``).
 """
 
 from __future__ import annotations
@@ -41,22 +44,32 @@ class Columns:
         adjoint: ``(*batch, d, d)``, ``Q^*``, rows of zeros where a column is left out.
         triangle: ``(*batch, d, d)``, R; 1 where a column is left out.
         place: ``(*batch, d)``, the position in the triangle of each coordinate.
+        after: ``(*batch, d, d)``, C; ``None``: 1.
     """
 
     here: Tensor
     adjoint: Tensor
     triangle: Tensor
     place: Tensor
+    after: Tensor | None = None
 
     @staticmethod
-    def of(matrix: Tensor, determined: Tensor, here: Tensor) -> Columns:
+    def of(matrix: Tensor, determined: Tensor, here: Tensor, after: Tensor | None = None) -> Columns:
         """Factor a matrix ``(*batch, d, d)``; differentiable."""
         order = torch.argsort(~determined, dim=-1, stable=True)
         kept = determined.gather(-1, order)
         q, r = torch.linalg.qr(matrix.gather(-1, order.unsqueeze(-2).expand(matrix.shape)))
         one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         triangle = torch.where(kept.unsqueeze(-1) & kept.unsqueeze(-2), r, one)
-        return Columns(here, (q * kept.unsqueeze(-2)).mH, triangle, order.argsort(-1))
+        return Columns(here, (q * kept.unsqueeze(-2)).mH, triangle, order.argsort(-1), after)
+
+    def where(self, condition: Tensor, other: Columns) -> Columns:
+        """These where the condition holds, ``(*batch,)``, else those."""
+        one = torch.eye(self.triangle.shape[-1], dtype=self.triangle.dtype, device=self.triangle.device)
+        mine = self.here, self.adjoint, self.triangle, self.place, one if self.after is None else self.after
+        theirs = other.here, other.adjoint, other.triangle, other.place, one if other.after is None else other.after
+        parts = (torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(mine, theirs, strict=True))
+        return Columns(*parts)
 
     def replace(self, y: Tensor, x: Tensor, to_rows: Callable[[Tensor], Tensor]) -> Tensor:
         """Coordinates ``y`` of vectors ``x`` ``(*any, d)`` that a product gave, by substitution where it is needed."""
@@ -66,4 +79,6 @@ class Columns:
         rows = b.reshape(*batch, math.prod(b.shape[len(batch) : -1]), b.shape[-1])
         solved = torch.linalg.solve_triangular(triangle, rows.mT, upper=True)
         solved = solved.gather(-2, place.unsqueeze(-1).expand(solved.shape)).mT
+        if self.after is not None:
+            solved = solved @ to_rows(self.after).mT
         return torch.where(behind_batch(here, y, 0), solved.reshape(y.shape), y)

@@ -13,11 +13,11 @@ is a convex combination, as the sum telescopes to one.
 *Exact.* The lengths are invariant, so A is one and the same linear map for the whole orbit, and ``g A y`` moves with g.
 
 *Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0, and so do all ``c_m`` with ``m > j``.
-The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``. So in
-the limit ``g A y`` depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and not on
-those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the coordinates
-along axes that vanish do. And so is the sum over poses: those that share the steps before ``j`` have one limit, and
-their weights add up to the weight of these steps.
+The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``.
+In the limit ``g A y`` depends on the coset ``g K_j`` only: on the axes before ``j``, which are continuous there, and
+not on those behind, wherever they turn. What is averaged, ``y = f(pose)``, is continuous as well, because the
+coordinates along axes that vanish do. And so is the sum over poses: those that share the steps before ``j`` have one
+limit, and their weights add up to the weight of these steps.
 
 Where no axis is short, A is 1. Inputs that are no part of the cloud fade in the same way: they are shown to the
 backbone as ``A g^-1 x``, and ``A_m h^-1 g^-1 = A_m g^-1`` for ``h`` in ``K_m``.

@@ -19,9 +19,9 @@ from minframe.types import Type
 def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, Tensor]:
     """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
 
-    ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab
-    (g^-1)_ab M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that
-    neither padding nor what else is in the batch makes a difference.
+    ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab (g^-1)_ab
+    M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that neither
+    padding nor what else is in the batch makes a difference.
 
     The second result is ``sum_i x_i x_i^T`` ``(*batch, k, k)``.
     """
@@ -34,8 +34,33 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     if isinstance(layout, Ragged):
         m = layout.total(w.unsqueeze(-1) * rows[..., None, None, :])
     else:
-        m = (w.flatten(-2).mT @ rows).unflatten(-2, (SCORES, k))
+        m = w.flatten(-2).mT @ rows
+        m = m.reshape(*m.shape[:-2], SCORES, k, k)
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
+
+
+WAVES = 4  # functions of a point that are added up
+
+
+def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: float = 0.0) -> Tensor:
+    """Scores ``(*batch, G)`` of the poses of rows ``x`` ``(*batch, n, *any, k)`` that do not depend on their order.
+
+    The score is ``sum_i phi(g^-1 x_i / u) / sqrt(n)``, with ``u`` the root mean square of the rows by the invariant
+    ``form`` ``(k, k)``, and ``phi(z) = sum_m sin(2 <w_m, z> + m)``, which has no symmetry of its own. It is smooth, and
+    equal for poses that are permutations of each other.
+    """
+    rows, layout = layout.join([wide(x)])
+    k = rows.shape[-1]
+    count = layout.sizes().to(rows.device).clamp_min(1)
+    square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
+    rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
+    w = probes(WAVES * k).to(rows.device)[0].view(WAVES, k)
+    directions = (w @ inverses).transpose(0, 1)  # (WAVES, G, k)
+    phase = torch.arange(WAVES, device=rows.device).unsqueeze(-1)
+    values = torch.stack([torch.sin(2 * (rows @ d.mT) + b) for d, b in zip(directions, phase, strict=True)]).sum(0)
+    if layout.real is not None:
+        values = values * layout.real.unsqueeze(-1)
+    return layout.total(values) / count.sqrt()
 
 
 def _places(layout: Layout, rows: Tensor) -> Tensor:
@@ -87,4 +112,4 @@ class FiniteStabiliser(Stabiliser):
         """``(*batch, k, k)``. Orthogonal matrices are their own inverse transposes: dual types are nothing special."""
         if type.parity:
             matrices = matrices * torch.linalg.det(self.matrices)[:, None, None]
-        return (self.weights @ matrices.flatten(1)).unflatten(-1, matrices.shape[1:])
+        return (self.weights @ matrices.flatten(1)).view(*self.weights.shape[:-1], *matrices.shape[1:])

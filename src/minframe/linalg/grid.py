@@ -19,8 +19,8 @@ from minframe.linalg.orbit import SCORES, probes
 def transformed(x: Tensor, g: Sequence[Sequence[float]]) -> Tensor:
     """``g . x`` for a signed permutation matrix; the last ``d`` axes of ``x`` are the grid.
 
-    With ``q = g^-1 p = g^T p``: where ``g[l][k]`` is not zero, ``q_k = g[l][k] p_l``. So what was the axis of coordinate
-    k becomes that of coordinate l, backward if the sign is negative.
+    With ``q = g^-1 p = g^T p``: where ``g[l][k]`` is not zero, ``q_k = g[l][k] p_l``. So what was the axis of
+    coordinate k becomes that of coordinate l, backward if the sign is negative.
     """
     d = len(g)
     order, backward = [0] * d, []
@@ -70,13 +70,13 @@ def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
     moved = torch.zeros(index.shape, dtype=torch.float64, device=x.device)
     moved.scatter_add_(-1, index, w.expand(index.shape))
     flat = x.double().flatten(-2)
-    return (flat @ moved.flatten(2).flatten(0, 1).mT).unflatten(-1, (SCORES, -1)), torch.linalg.vector_norm(
+    return (flat @ moved.flatten(2).flatten(0, 1).mT).view(*flat.shape[:-1], SCORES, -1), torch.linalg.vector_norm(
         flat, dim=-1
     )
 
 
 def moved_grid(x: Tensor, table: Tensor, weights: Tensor, first: Tensor, single: bool) -> Tensor:
-    """The mean of ``x`` ``(*batch, *any, P)`` taken at the positions ``table`` ``(G, P)``, by ``weights`` ``(*batch, G)``.
+    """The mean of ``x`` ``(*batch, *any, P)`` at the positions ``table`` ``(G, P)``, by ``weights`` ``(*batch, G)``.
 
     ``single``: each sample has one element, ``first`` ``(*batch,)``.
     """

@@ -2,19 +2,20 @@
 
 The orbit of an input is the set of its poses ``g^-1 x``. A few fixed linear functions, with pseudo-random coefficients
 ``w``, give every pose scores ``<w, g^-1 x>``; poses are compared by the first score, those that it leaves tied by the
-second, and so on. At each step the poses stay whose score is within ``tolerance`` of the largest, relative to the size of
-the input. Those that are left at the end are taken for equal, and the frame is the set C of their elements.
+second, and so on. At each step the poses stay whose score is within ``tolerance`` of the largest, relative to the size
+of the input. Those that are left at the end are taken for equal, and the frame is the set C of their elements.
 
 Why this is exact. C is a function of the scores alone, which as a family over the group only change places when the
 input is moved: ``C(h x) = h C(x)``. The pose shown is the *mean* of ``g^-1 x`` over C, and an output is the mean of
 ``g . y`` over C. Both are equivariant whatever set C is; that it is a coset of the stabiliser is not used. So no
-tolerance makes an output wrong: it only sets which inputs count as symmetric. The one decision that rounding can flip is
-a score within rounding of a threshold, ``largest - tolerance``, which stands far from zero differences (exact symmetry)
-and, but for inputs that break a symmetry by just that much, from all others. ``margin`` is the distance from there.
+tolerance makes an output wrong: it only sets which inputs count as symmetric. The one decision that rounding can flip
+is a score within rounding of a threshold, ``largest - tolerance``, which stands far from zero differences (exact
+symmetry) and, but for inputs that break a symmetry by just that much, from all others. ``margin`` is the distance from
+there.
 
 Why pseudo-random functions rather than the coordinates one after the other. Two poses that differ, differ in each score
-by about as much as they differ at all, so that the first one decides, and no more than SCORES of them are needed however
-many coordinates there are; small integer coordinates and other regular inputs produce no accidental ties.
+by about as much as they differ at all, so that the first one decides, and no more than SCORES of them are needed
+however many coordinates there are; small integer coordinates and other regular inputs produce no accidental ties.
 """
 
 from __future__ import annotations
@@ -63,6 +64,12 @@ class Choice:
         """``|C|``, in float64."""
         return (self.weights > 0).sum(-1).double()
 
+    @staticmethod
+    def of(index: Tensor, order: int) -> Choice:
+        """One element each, given by its number among ``order``."""
+        weights = torch.nn.functional.one_hot(index, order).double()
+        return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
+
 
 @lru_cache(maxsize=64)
 def probes(length: int) -> Tensor:
@@ -78,7 +85,7 @@ def probes(length: int) -> Tensor:
 
 
 def choose(scores: Sequence[Scores], allowed: Tensor | None = None) -> Choice:
-    """The poses with the largest scores, those of the first input first. ``allowed`` ``(G,)``: elements to choose from."""
+    """The poses with the largest scores, the first input first. ``allowed`` ``(G,)``: elements to choose from."""
     first = scores[0].values
     alive = torch.ones_like(first[..., 0, :], dtype=torch.bool)
     if allowed is not None:
@@ -97,20 +104,27 @@ def choose(scores: Sequence[Scores], allowed: Tensor | None = None) -> Choice:
     return Choice(weights / weights.sum(-1, keepdim=True), alive.long().argmax(-1), margin)
 
 
-def shares(scores: Sequence[Scores], allowed: Tensor | None = None, sharpness: float = 16.0) -> Tensor:
+def softened(scores: Scores, unit: float = 0.0) -> Tensor:
+    """The first score of each pose in units of the size of the input, or of ``unit`` if that is more: ``(*batch, G)``.
+
+    More precisely of ``sqrt(size^2 + unit^2)``, which is smooth, and with a unit also where the input is zero.
+    """
+    square = scores.size.square() + unit**2
+    return scores.values[..., 0, :] / torch.where(square > 0, square, 1.0).sqrt().unsqueeze(-1)
+
+
+def shares(scores: Sequence[Tensor], allowed: Tensor | None = None, sharpness: float = 16.0) -> Tensor:
     """Weights ``(*batch, G)`` of the elements that are continuous in the input: those near the best share the weight.
 
-    With ``p`` the softmax of ``sharpness`` times the sum over the inputs, the k-th divided by k, of the first score in
-    units of the size of the input, and ``s = sum_g p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0 at 0 to 1
-    at 1. The best has weight; elements far behind have none, exactly, so that few poses are to be run. Twice
-    differentiable in the input wherever it is not zero.
+    ``scores``: of each input, ``(*batch, G)``, smooth functions of it without a unit, which as a family over the group
+    only change places when the input is moved. So do the weights, and an average with them is equivariant.
+
+    With ``p`` the softmax of ``sharpness`` times the sum over the inputs, the k-th divided by k, of the scores, and ``s
+    = sum_g p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0
+    at 0 to 1 at 1. The best has weight; elements far behind have none, exactly, so that few poses are to be run. Twice
+    differentiable where the scores are.
     """
-    total = torch.stack(
-        [
-            s.values[..., 0, :] / (torch.where(s.size > 0, s.size, 1.0) * (i + 1)).unsqueeze(-1)
-            for i, s in enumerate(scores)
-        ]
-    ).sum(0)
+    total = torch.stack([s / (i + 1) for i, s in enumerate(scores)]).sum(0)
     if allowed is not None:
         total = torch.where(allowed, total, -torch.inf)
     p = (sharpness * total).softmax(-1)

@@ -255,7 +255,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
             row_floor=planes.row_floor,
             longest=_some(planes.longest),
         )
-        return _compiled(found, layout, planes.name)
+        return _compiled(found, layout, planes.name, special)
     taken = list(steps(planes))
     peaks = layout.collect([s.peak for s in taken])
     signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
@@ -272,7 +272,7 @@ def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
     tied = None
     if planes.longest is True:
         several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
-        tied = (several & determined).any(-1)
+        tied = _tied(several, determined, special)
     positions = layout.collect([s.chosen for s in taken])
     return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
@@ -290,7 +290,7 @@ def cloud_qr(cloud: Cloud, special: bool) -> PivotedQR:
     found = native.pivoted_qr(
         x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor, longest=some
     )
-    return _compiled(found, layout, cloud.name)
+    return _compiled(found, layout, cloud.name, special)
 
 
 def _rule(tolerance: float, longest: bool | Tensor) -> native.Rule:
@@ -302,10 +302,16 @@ def _some(longest: bool | Tensor) -> Tensor | None:
     return longest if isinstance(longest, Tensor) else None
 
 
-def _compiled(found: native.Decomposition, layout: Layout, name: str) -> PivotedQR:
+def _tied(several: Tensor, determined: Tensor, special: bool) -> Tensor:
+    """Whether rows tie for some axis; not for the last, if it follows from the determinant."""
+    ties = several & determined
+    return (ties[..., :-1] if special else ties).any(-1)
+
+
+def _compiled(found: native.Decomposition, layout: Layout, name: str, special: bool) -> PivotedQR:
     if not found.finite:
         check_finite(found.peaks[..., :1], name)
-    tied = None if found.several is None else (found.several & found.determined).any(-1)
+    tied = None if found.several is None else _tied(found.several, found.determined, special)
     return PivotedQR(
         found.determined, [found.pose], layout, found.basis, found.positions, found.peaks, tied, full=found.full
     )

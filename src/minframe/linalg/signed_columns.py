@@ -7,10 +7,10 @@ columns that are not zero, and all signed permutations of the zero columns. With
 - *vectors*: the mean over its class; zero for a zero column, whose sign is free.
 - *tensors*: pairs of columns from two classes average to the mean of the block; those from one class to the mean of the
   diagonal or of the rest. Blocks of zero columns keep the mean of their diagonal only.
-- *with det h*: a class of two or more, and a zero column, has elements of either determinant, so a pseudoscalar vanishes
-  unless no class is like that. A pseudovector survives in a class whose *other* factors are trivial: as it is where the
-  class is one column (if that is zero, ``h = det h`` and the two signs cancel), as ``(y_1 - y_2) / 2`` where it is two
-  columns that are not zero, and not at all in larger ones, where odd elements fix any column.
+- *with det h*: a class of two or more, and a zero column, has elements of either determinant, so a pseudoscalar
+  vanishes unless no class is like that. A pseudovector survives in a class whose *other* factors are trivial: as it is
+  where the class is one column (if that is zero, ``h = det h`` and the two signs cancel), as ``(y_1 - y_2) / 2`` where
+  it is two columns that are not zero, and not at all in larger ones, where odd elements fix any column.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ is wherever its weight is not zero, and the average over poses is as smooth as w
 
 **The last axis.** For groups of determinant one it follows from the others. For O(d) only its sign is open. There are
 two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` and ``m = sum_i sgn(z_i) |z_i|^b / (sum_i
-|z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that axis too.
+|z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that too.
 
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest. With ``N = 1 / sum_j p_j^2``, which is how
 many, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with invariant ``f_i`` of unit
 norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u the length of v over that of
 the longest rows, moments have the shares, relative to all rows together,
 
-    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(u / b) exp(a (u - b)),
+    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(2 u / b - 1) exp(a (u - b)),
     b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
 
 A moment wins if u exceeds b. In generic clouds one then wins alone; in symmetric ones all are zero, and rows carry the
@@ -180,7 +180,7 @@ def _joined(p: Tensor, u2: Tensor, sharpness: float) -> Tensor:
     bar = LONG / (1 + (number / MANY).square()).sqrt() + SHORTEST
     logits = sharpness * (u - bar)
     top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, lest anything overflow
-    e = ramp(u / bar) * (logits - top).exp()
+    e = ramp(2 * u / bar - 1) * (logits - top).exp()
     rivals = gate * CAP * e / (CAP * (-top).exp() + e.sum(-1, keepdim=True))
     joined = torch.cat([p, rivals * (s > 0)], -1)
     total = joined.sum(-1, keepdim=True)

@@ -22,7 +22,18 @@ M) / 2 c`` are unit vectors of either sign. The rows see only their sum, ``N / c
 partner. Nothing invariant sets the scale of a single null row, and ``c`` is 1; beside other rows it is the root of the
 largest eigenvalue. A boost from the scale of N to ``c`` would swamp M, or the rounding by which rows miss being null.
 So T is made at the scale of N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta
-+ (c / |N|) N M^* eta / 2``, which takes no large numbers.
++ (c / |N|) N M^* eta / 2``, which takes no large numbers unless D does: the eigenvectors of a thin cloud are multiples
+of N but for a small part. So rows are written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``),
+and their coordinates are those of G, which are harmless, times z. The way back is G times the inverse of these.
+
+**What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
+``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
+a thin cloud far from null, ``l = |V u|^2``, so that directions are known down to a thickness of ``noise``; in a boosted
+or nearly null one ``|V u|`` is as large as ``|V|``, and squares are known down to ``noise |V|^2`` only. Where an
+eigenvalue is not known, it is no axis: its sign would be that of rounding. The thinnest direction of the rows is then
+left out, and the rest looked at again; what is lost is its thickness, the opening of a jet. Beside a null vector N
+directions are defined up to multiples of N, and their squares count from ``COARSE noise |V|^2`` on: below that, a jet
+is a null line.
 
 **Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
 ``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
@@ -56,6 +67,7 @@ from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg.action import behind_batch
 from minframe.linalg.choice import rank_margin
+from minframe.linalg.columns import Columns
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis, row_basis
 
@@ -74,6 +86,9 @@ class Null:
         outward: its inverse on the span; 1 elsewhere.
         boost: the isometry that does the same as ``outward`` for null vectors, and undoes it for their partners.
         rank: ``(*batch,)``, dimension of the span.
+        span: ``(*batch, d, d)``, G, and columns of zeros.
+        coordinates: ``(*batch, d, d)``, of G, after ``inward``: ``T^-1 inward G``; and columns of zeros.
+        back: ``(*batch, d, d)``, G times the inverse of these: from coordinates in T to the rows.
     """
 
     here: Tensor
@@ -82,6 +97,14 @@ class Null:
     outward: Tensor
     boost: Tensor
     rank: Tensor
+    span: Tensor
+    coordinates: Tensor
+    back: Tensor
+
+    def columns(self, bases: Tensor | None = None) -> Columns:
+        """What gives the coordinates of rows, in T times ``bases`` ``(*batch, d, d)``, a unitary matrix."""
+        after = self.coordinates if bases is None else bases.mH @ self.coordinates
+        return Columns.of(self.span, (self.span != 0).any(-2), self.here, after)
 
     def where(self, condition: Tensor) -> Null:
         """The same, but regular where the condition does not hold."""
@@ -94,6 +117,9 @@ class Null:
             torch.where(condition, self.outward, one),
             torch.where(condition, self.boost, one),
             self.rank,
+            self.span,
+            self.coordinates,
+            self.back,
         )
 
 
@@ -183,8 +209,11 @@ def spectral(
     ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
-    loose = here & ~((pairs == 1) & axes.all(-1))  # one pair and no free axis: nothing is left to turn
-    null = Null(here, loose, regular + ratio * forth, regular + forth / ratio, boost, rank)
+    # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
+    # complex ones; and turns free axes.
+    loose = here if n.is_complex() else here & ~((pairs == 1) & axes.all(-1))
+    inward, outward = regular + ratio * forth, regular + forth / ratio
+    null = Null(here, loose, inward, outward, boost, rank, *_span(matrix, d, n, taken, pairs, ratio, p, q))
     return Spectral(matrix, axes, null.where(here), margin)
 
 
@@ -261,8 +290,8 @@ def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -
     if readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
-            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it has: "
-            "no frame of any precision exists for it. Give it in float64, or make it exactly null"
+            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it "
+            "has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
         )
     return torch.where(exact[..., None, None], matrix, torch.nan)
 
@@ -311,8 +340,8 @@ def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
     ``eta - D eta D^*`` would give the free axes as well, but its entries are the squares of those of D, and so are its
     errors: of a space-like row that is all but null nothing would be left. Let T be the isometry so far, the identity
     at first, ``d = T^-1 D_k``, zero in the axes that T has already, and ``a`` its part in those of the sign of axis k,
-    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, which does not cancel,
-    and the reflection in w exchanges d and -a; another one, among axes of the same sign, exchanges a and axis k. Entries
+    brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, a sum of equal signs,
+    and the reflection in w exchanges d and -a; another, among axes of the same sign, exchanges a and axis k. Entries
     are as large as those of D, and every reflection is an isometry, whatever the errors of D are.
     """
     eta = signs(p, q, d.device)
@@ -376,6 +405,29 @@ def _null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
     partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
     partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
     return n - partner @ (n.mH @ (eta.unsqueeze(-1) * n)) / 4, partner  # N is null but for rounding, and now in full
+
+
+def _span(
+    matrix: Tensor, d: Tensor, n: Tensor, taken: Tensor, pairs: Tensor, ratio: Tensor, p: int, q: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``span``, ``coordinates`` and ``back`` of ``Null``; ``matrix`` is T, ``ratio`` what null vectors are scaled by.
+
+    D has coordinates among axes of its own sign only. All columns of the coordinates are orthogonal, of length 1 (D)
+    and, with a part of either sign, 2^1/2 (N): well conditioned.
+    """
+    eta = signs(p, q, d.device)
+    independent, lengths, _ = torch.linalg.svd(n)  # the eigensolver mixes N with what is zero
+    kept = torch.cat([taken, torch.arange(p + q, device=d.device) < pairs.unsqueeze(-1)], -1)
+    coordinates_d = adjoint(matrix, eta) @ d * (eta.unsqueeze(-1) == eta)
+    independent = independent * lengths.unsqueeze(-2)
+    both = torch.cat([d, independent], -1), torch.cat([coordinates_d, adjoint(matrix, eta) @ independent], -1)
+    first = torch.argsort(~kept, dim=-1, stable=True)[..., : p + q]
+    kept, null = kept.gather(-1, first), first >= p + q
+    span, coordinates = (m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both)
+    square = coordinates.mH @ coordinates + torch.diag_embed((~kept).to(d.dtype))
+    scale = torch.where(null.unsqueeze(-2), ratio, 1.0)
+    back = span / scale @ torch.linalg.solve(square, coordinates.mH)
+    return span, coordinates * scale, back
 
 
 def _completed(d: Tensor, n: Tensor, partner: Tensor, taken: Tensor, pairs: Tensor, p: int, q: int) -> Tensor:

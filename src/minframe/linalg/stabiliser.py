@@ -33,8 +33,10 @@ likewise.
 **Null spans.** If the form is degenerate on the span W of the cloud (one massless particle), the elements that fix W do
 not leave any complement of W in its place, and no projection exists. They do fix every vector *of* W. So outputs are
 taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is one and the same for
-the whole orbit; ``A T = P T P^T``; covectors within ``eta W``. A quantity with a factor ``det h``, and an input that is
-not itself part of the cloud, have no value at all.
+the whole orbit; ``A T = P T P^T``; covectors within ``eta W``. An input that is not itself part of the cloud has no
+value at all; nor has a quantity with a factor ``det h``, but where no axis is free: then all ``h`` are 1 on W and on
+the space modulo W, so that ``det h = 1``. A single null row in two dimensions is fixed by 1 only, if numbers are real;
+U(1, 1) has ``M -> M + i t N`` besides, with M its partner.
 """
 
 from __future__ import annotations
@@ -118,9 +120,9 @@ class IsometryStabiliser(Stabiliser):
     """Isometries of the free axes, of determinant one if ``special``.
 
     ``metric``: the signs of the form. ``complex``: it is Hermitian, else bilinear. ``null``: see above. ``trivial``: in
-    all samples all axes are known to be determined, so that there is nothing to average over. ``span`` ``(*batch,)``: the
-    dimension of the span, where more axes are determined than that. (If time cannot be reversed, the span of all of
-    space determines it.)
+    all samples all axes are known to be determined, so that there is nothing to average over. ``span`` ``(*batch,)``:
+    dimension of the span, where more axes are determined than that: if time cannot be reversed, all of space determines
+    its axis.
     """
 
     special: bool
@@ -152,9 +154,13 @@ class IsometryStabiliser(Stabiliser):
         return replace(self, determined=to_rows(self.determined), null=null, span=span)
 
     def undefined(self, type: Type, inward: bool) -> Tensor | None:
-        if self.null is None or not (type.order or type.parity):
+        if self.null is None:
             return None
-        return self.null.loose if inward or (type.parity and not self.special) else None
+        if inward and type.order:
+            return self.null.loose
+        if type.parity and not self.special:
+            return self.null.loose & ~self.determined.all(-1)
+        return None
 
     def kept_axes(self, type: Type) -> Tensor:
         """The axes of a type of order one that survive the average; the others vanish. ``(*batch, d)``."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minframe_lab.experiments import record
+from minframe_lab.experiments.dynamics import recipe as moving
 from minframe_lab.experiments.experiment import Experiment
 from minframe_lab.experiments.graphs import run as separating
 from minframe_lab.experiments.graphs.classify import ExpClassify
@@ -104,6 +105,33 @@ def exp_classify(
     _train(wanted, epochs, output, data, evaluate, limit, compile, threads)
 
 
+@app.command()
+def dynamics(
+    method: Annotated[
+        str, typer.Option(help=f"{', '.join(moving.METHODS)}, or potential for what is learned.")
+    ] = "smooth",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    sharpness: Annotated[float, typer.Option(min=6, help="Of smooth frames.")] = 16.0,
+    warm: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a training in smooth frames that hard ones begin.")
+    ] = 0.6,
+    picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
+) -> None:
+    """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""
+    wanted = moving.Dynamics(method=method, seed=seed, sharpness=sharpness, warm=warm, picoseconds=picoseconds)
+    if method == "potential" and evaluate is None:
+        folder = output or Path("runs") / f"dynamics-potential-{seed}"
+        found = moving.run_potential(wanted, folder)
+        _show(found["measured"]["paths"], folder)
+        return
+    _train(wanted, epochs, output, None, evaluate, limit, False, threads, (*moving.METHODS, "potential"))
+
+
 Networks = Annotated[int, typer.Option("--initialisations", "--epochs", min=1, help="Random networks to try.")]
 
 
@@ -162,9 +190,10 @@ def _train(
     limit: int | None,
     compiled: bool,
     threads: int,
+    methods: tuple[str, ...] = METHODS,
 ) -> None:
     torch.set_num_threads(threads)
-    _check_method(experiment.method)
+    _check_method(experiment.method, methods)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
         with _one_line():
@@ -177,7 +206,8 @@ def _train(
     folder = output or Path("runs") / f"{experiment.name}-{experiment.method}-{experiment.seed}"
     with _one_line():
         found = run(experiment, folder, data, limit, compiled, Bars())
-    _show({**found["test"], **found["measured"], "seconds of training": found["seconds"]}, folder)
+    measured = {k: v for k, v in found["measured"].items() if not isinstance(v, dict) or k != "energy"}
+    _show({**found["test"], **measured, "seconds of training": found["seconds"]}, folder)
 
 
 def _separate(
@@ -217,9 +247,9 @@ def _one_line() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _check_method(method: str) -> None:
-    if method not in METHODS:
-        raise typer.BadParameter(f"no method {method!r}: use one of {', '.join(METHODS)}", param_hint="--method")
+def _check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
+    if method not in methods:
+        raise typer.BadParameter(f"no method {method!r}: use one of {', '.join(methods)}", param_hint="--method")
 
 
 def _check_kind(folder: Path, name: str) -> None:

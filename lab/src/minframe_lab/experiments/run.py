@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 
 from minframe_lab.experiments import paper, plots, record
+from minframe_lab.experiments.dynamics.recipe import Dynamics
 from minframe_lab.experiments.experiment import Advance, Batch, Experiment
 from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
@@ -21,7 +22,7 @@ from minframe_lab.experiments.nbody.recipe import NBody
 from minframe_lab.experiments.trainer import Progress as Trained
 from minframe_lab.experiments.trainer import fit
 
-EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in (NBody, Hull, ExpClassify)}
+EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in (NBody, Hull, ExpClassify, Dynamics)}
 CHECKED = 200  # test samples whose result is stored apart, to be looked at again in a moment
 
 

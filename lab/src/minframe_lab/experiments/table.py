@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from minframe_lab.experiments import paper, record
+from minframe_lab.experiments.dynamics import plots as moving_plots
+from minframe_lab.experiments.dynamics import table as moving
 
 Record = dict[str, Any]
 TITLES = {
@@ -59,10 +61,12 @@ def collect(folder: Path, results: Path) -> Path:
 
 
 def write_table(results: Path) -> Path:
-    """Write ``README.md`` from all metrics files in a folder."""
+    """Write ``README.md`` from all metrics files in a folder, and a figure that compares runs."""
     records = [record.read(path.parent) for path in sorted(results.glob(f"*/{record.METRICS}"))]
     path = results / "README.md"
     path.write_text("\n".join(_page(records)))
+    if dynamics := [r for r in records if r["experiment"] == "dynamics"]:
+        moving_plots.energies(dynamics, results / "dynamics.png")
     return path
 
 
@@ -83,6 +87,7 @@ def _page(records: list[Record]) -> Iterable[str]:
             yield _row(label, group)
         for group in rows.values():
             yield from DETAILS[name](group)
+    yield from moving.section([r for r in records if r["experiment"] == "dynamics"])
     yield ""
     machines = sorted({f"{r['hardware']['processor']}, {r['hardware']['threads']} thread(s)" for r in records})
     commits = sorted({str(r["commit"])[:12] for r in records})

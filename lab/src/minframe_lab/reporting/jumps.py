@@ -1,4 +1,4 @@
-"""A picture of where a frame of one element jumps: the margin and the canonical coordinates along a path."""
+"""Pictures of where a frame of one element jumps, along a path: the margin, the canonical coordinates, an energy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe_lab.palette import COLOURS
+from minframe_lab.cases import OURS, SMOOTH
+from minframe_lab.palette import COLOURS, colour
+from minframe_lab.paths import (
+    FINE,
+    FINEST,
+    GROUP,
+    POINTS,
+    STEPS,
+    energy,
+    largest_change,
+    mean_poses,
+    path_between_clouds,
+)
 from minframe_lab.reporting.axes import SOFT, Scale, rule_x, rule_y
 from minframe_lab.reporting.html import code, figure, panels
 from minframe_lab.reporting.svg import Drawing
 
-STEPS, POINTS = 601, 6
-SEED = 8
 JUMP = 50.0  # a step of the pose that is so many times the median one
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 440.0, 50.0, 428.0, 12.0, 190.0
-
-
-def path_between_clouds() -> Tensor:
-    """Clouds ``(STEPS, POINTS, 3)`` on the straight line from one to another."""
-    generator = torch.Generator().manual_seed(SEED)
-    start, end = (torch.randn(POINTS, 3, dtype=torch.float64, generator=generator) for _ in range(2))
-    share = torch.linspace(0, 1, STEPS, dtype=torch.float64)[:, None, None]
-    return (1 - share) * start + share * end
 
 
 def find_jumps(poses: Tensor) -> list[int]:
@@ -35,8 +37,7 @@ def find_jumps(poses: Tensor) -> list[int]:
 
 def jump_figure() -> str:
     """Margin and canonical coordinates between two clouds."""
-    group = mf.O(3)
-    clouds = path_between_clouds()
+    group, clouds = GROUP, path_between_clouds()
     poses, frame = mf.canonicalize(clouds, group)
     margin, jumps = frame.margin, find_jumps(poses)
     cards = [
@@ -54,6 +55,27 @@ def jump_figure() -> str:
     return figure(panels(cards, "pair"), caption, "Where a frame of one element jumps")
 
 
+def energy_figure() -> str:
+    """The energy of one network along the same path, in frames of one element and in smooth frames."""
+    clouds = path_between_clouds()
+    jumps = find_jumps(mf.canonicalize(clouds, GROUP)[0])
+    hard, smooth = energy(mf.frames.Minimal()), energy(mf.frames.Smooth())
+    with torch.no_grad():
+        curves = [model(clouds).unsqueeze(-1) for model in (hard, smooth)]
+    cards = [
+        (OURS, _curves(curves[0], jumps, f"energy along the path, {OURS}", low=0.0)),
+        (SMOOTH, _curves(curves[1], [], f"energy along the path, {SMOOTH}", low=0.0)),
+    ]
+    coarse, fine = ([largest_change(m, steps) for m in (hard, smooth)] for steps in (FINE, FINEST))
+    caption = (
+        "The energy that one network has on these clouds. In frames of one element it jumps with the pose: its "
+        f"largest change over a step of 1/{FINE - 1} is {coarse[0]:.2g}, and {fine[0]:.2g} over an eighth of it. In "
+        f"smooth frames ({code('mf.frames.Smooth()')}), {mean_poses(smooth):.2f} poses on average, it is "
+        f"{coarse[1]:.2g} and {fine[1]:.2g}: there is a force everywhere. Both are exactly invariant."
+    )
+    return figure(panels(cards, "pair"), caption, "An energy in hard and in smooth frames")
+
+
 def _curves(values: Tensor, jumps: list[int], label: str, low: float | None) -> str:
     """Each column as a curve, cut where the pose jumps."""
     drawing = Drawing(WIDTH, 228, label)
@@ -69,7 +91,7 @@ def _curves(values: Tensor, jumps: list[int], label: str, low: float | None) -> 
     drawing.text(((LEFT + RIGHT) / 2, BOTTOM + 33), "position on the path", text_anchor="middle", class_="axis")
     for i in jumps:
         drawing.line((x(i + 0.5), TOP), (x(i + 0.5), BOTTOM), stroke=SOFT, stroke_dasharray="4 3")
-    tones = (COLOURS[-1], COLOURS[3], COLOURS[2], COLOURS[1], COLOURS[4], COLOURS[0])
+    tones = (colour(OURS), COLOURS[3], COLOURS[2], COLOURS[1], COLOURS[4], COLOURS[0])
     edges = [0, *(i + 1 for i in jumps), len(values)]
     for k, curve in enumerate(values.mT.tolist()):
         if max(curve) - min(curve) < 1e-9:

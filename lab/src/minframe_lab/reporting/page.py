@@ -11,7 +11,7 @@ import minframe as mf
 from minframe_lab.reporting.costs_section import bench_section, peers_section
 from minframe_lab.reporting.errors_section import verify_section
 from minframe_lab.reporting.html import code, paragraph, section, table
-from minframe_lab.reporting.jumps import jump_figure
+from minframe_lab.reporting.jumps import energy_figure, jump_figure
 from minframe_lab.reporting.networks import graph_figure
 from minframe_lab.reporting.results_section import results_section
 from minframe_lab.reporting.solids import jet_figure, molecule_figure
@@ -66,7 +66,7 @@ def pictures() -> str:
         "that pose, and carries its output back. Whatever the backbone is, the whole is equivariant. All drawings are "
         "computed by the library when this page is made."
     )
-    found = [molecule_figure(), jet_figure(), graph_figure(), jump_figure()]
+    found = [molecule_figure(), jet_figure(), graph_figure(), jump_figure(), energy_figure()]
     return section("pictures", NAMES["pictures"], [paragraph(intro), *found])
 
 

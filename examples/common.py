@@ -1,0 +1,66 @@
+"""What the examples share: a progress bar, a table, and a file with all that is needed to repeat a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track as progress
+from rich.table import Table
+
+from minframe_lab.experiments.record import commit, hardware
+
+RESULTS = Path(__file__).parent.parent / "lab" / "results" / "examples"
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """``--quick``: a minute's worth of it at most, nothing written; ``--seeds``: how often everything is done."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a short form, which writes nothing")
+    parser.add_argument("--seeds", type=int, default=None, help="number of seeds")
+    return parser.parse_args()
+
+
+def track(items: Iterable[Any], what: str) -> Iterable[Any]:
+    """The items, with a progress bar."""
+    return progress(list(items), what, console=Console(stderr=True))
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation."""
+    x = torch.tensor(values, dtype=torch.float64)
+    return f"{x.mean():.4g}" + (f" ± {x.std():.2g}" if len(values) > 1 else "")
+
+
+def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table."""
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=120).print(table)
+
+
+def save(name: str, configuration: dict[str, Any], results: Any, quick: bool) -> None:
+    """Results and what they depend on, as ``lab/results/examples/NAME.json``."""
+    if quick:
+        return
+    content = {
+        "example": name,
+        "command": f"python examples/{name}.py",
+        "configuration": configuration,
+        "commit": commit(),
+        "torch": str(torch.__version__),
+        "hardware": hardware(),
+        "date": time.strftime("%Y-%m-%d"),
+        "results": results,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")

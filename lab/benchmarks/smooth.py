@@ -1,0 +1,196 @@
+"""Smooth frames: how many poses, how steep, how fast, for a range of sharpness.
+
+    python benchmarks/smooth.py [poses] [slopes] [times] [path]
+
+*Slope* is the gradient of the energy with respect to the points over that of the backbone itself on randomly turned
+clouds: medians, and the largest of each. *Times* are of the wrapped model over the plain backbone on the same batch, to
+be compared with the mean number of poses.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import minframe as mf
+from minframe.groups.base import Input
+
+SHARPNESS = (8.0, 16.0, 32.0, 64.0, 128.0)
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=GENERATOR)
+
+
+def uniform(*shape: int) -> Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=GENERATOR)
+
+
+def sphere(b: int, n: int) -> Tensor:
+    x = normal(b, n, 3)
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+def box_surface(b: int, n: int) -> Tensor:
+    side = torch.randint(0, 3, (b, n, 1), generator=GENERATOR)
+    return (2 * uniform(b, n, 3) - 1).scatter(-1, side, (uniform(b, n, 1) < 0.5).double() * 2 - 1)
+
+
+def thermal(name: str) -> Callable[[int], Tensor]:
+    """A molecule with noise of a tenth of its shortest bond."""
+
+    def make(b: int) -> Tensor:
+        from ase.build import molecule
+
+        x = torch.tensor(molecule(name).positions)
+        bond = torch.cdist(x, x).fill_diagonal_(torch.inf).amin()
+        return x + 0.1 * bond * normal(b, *x.shape)
+
+    return make
+
+
+def icosahedron(b: int) -> Tensor:
+    x = mf.testing.polytopes(3)["icosahedron"]
+    return x / x.norm(dim=-1).amax() + 0.05 * normal(b, 12, 3)
+
+
+CLOUDS: dict[str, Callable[[int], Tensor]] = {
+    "Gaussian, 20 points": lambda b: normal(b, 20, 3),
+    "Gaussian, 100 points": lambda b: normal(b, 100, 3),
+    "ball, 100 points": lambda b: sphere(b, 100) * uniform(b, 100, 1) ** (1 / 3),
+    "ball, 1,000 points": lambda b: sphere(b // 10, 1000) * uniform(b // 10, 1000, 1) ** (1 / 3),
+    "shell of 2 %, 100 points": lambda b: sphere(b, 100) * (1 - 0.02 * uniform(b, 100, 1)),
+    "shell of 2 %, 1,000 points": lambda b: sphere(b // 10, 1000) * (1 - 0.02 * uniform(b // 10, 1000, 1)),
+    "box surface, 100 points": lambda b: box_surface(b, 100),
+    "box surface, 1,000 points": lambda b: box_surface(b // 10, 1000),
+    "icosahedron, noise 0.05": icosahedron,
+}
+MOLECULES = ("CH4", "C2H6", "CH3CH2OH", "C6H6", "C3H8", "butadiene", "trans-butane")
+
+
+def clouds() -> dict[str, Callable[[int], Tensor]]:
+    try:
+        import ase.build  # noqa: F401
+    except ImportError:
+        print("(without ASE: no molecules)")
+        return CLOUDS
+    return CLOUDS | {f"{name}, thermal": thermal(name) for name in MOLECULES}
+
+
+class SetNetwork(nn.Module):
+    """A smooth backbone on sets, with no symmetry but that of rows."""
+
+    def __init__(self, width: int = 64, depth: int = 2, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first = nn.Linear(3, width)
+        self.layers = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(depth))
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.nn.functional.silu(self.first(x))
+        for layer in self.layers:
+            pooled = h.mean(-2, keepdim=True).expand_as(h)
+            h = h + torch.nn.functional.silu(layer(torch.cat([h, pooled], -1)))
+        return self.last(h).mean((-1, -2))
+
+
+def poses(x: Tensor, group: mf.Group, method: mf.frames.Smooth) -> float:
+    return float(method(group, group.cloud([Input("x", x, "point")])).poses.double().mean())  # type: ignore[arg-type]
+
+
+def gradient(model: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    x = x.clone().requires_grad_()
+    return torch.autograd.grad(model(x).sum(), x)[0].flatten(1).norm(dim=-1)
+
+
+def show_poses() -> None:
+    print("\nMean number of poses, SE(3) / E(3)\n")
+    print(f"{'':28}" + "".join(f"{f'a = {a:g}':>16}" for a in SHARPNESS) + f"{'a = 32, rows only':>22}")
+    for name, make in clouds().items():
+        x = make(200)
+        row = [
+            f"{poses(x, mf.SE(3), mf.frames.Smooth(a)):.2f} / {poses(x, mf.E(3), mf.frames.Smooth(a)):.2f}"
+            for a in SHARPNESS
+        ]
+        rows_only = f"{poses(x, mf.SE(3), mf.frames.Smooth(moments=False)):.2f}" if x.shape[1] <= 100 else "too many"
+        print(f"{name:28}" + "".join(f"{r:>16}" for r in row) + f"{rows_only:>22}", flush=True)
+
+
+def show_slopes() -> None:
+    print("\nSlope over that of the plain backbone, SE(3): median / 90 % / 98 %\n")
+    net = SetNetwork().double()
+    columns = [*(f"a = {a:g}" for a in SHARPNESS), "a = 32, rows only"]
+    print(f"{'':28}" + "".join(f"{c:>20}" for c in columns))
+    for name, make in clouds().items():
+        x = make(200)
+        x = x / x.norm(dim=-1).amax((-1, -2), keepdim=True).unsqueeze(-1) if x.ndim == 4 else x / x.norm(dim=-1).amax()
+        q = mf.SO(3).random(len(x), dtype=torch.float64, generator=GENERATOR)
+        plain = gradient(net, (x - x.mean(-2, keepdim=True)) @ q.mT).square().mean().sqrt()
+        row = []
+        for method in (*map(mf.frames.Smooth, SHARPNESS), mf.frames.Smooth(moments=False)):
+            if not method.moments and x.shape[1] > 100:
+                row.append("")
+                continue
+            ratio = gradient(mf.Invariant(net, mf.SE(3), frames=method).eval(), x) / plain
+            row.append(" / ".join(f"{ratio.quantile(p):.1f}" for p in (0.5, 0.9, 0.98)))
+        print(f"{name:28}" + "".join(f"{r:>20}" for r in row), flush=True)
+
+
+def best_time(function: Callable[[], object], repeats: int = 7) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def show_times() -> None:
+    print("\nTime over that of the plain backbone, and over the mean number of poses (float32, SE(3), batch of 64)\n")
+    for width in (64, 256):
+        net = SetNetwork(width, depth=4)
+        for name in ("Gaussian, 20 points", "Gaussian, 100 points", "ball, 100 points"):
+            x = CLOUDS[name](64).float()
+            model = mf.Invariant(net, mf.SE(3), frames=mf.frames.Smooth()).eval()
+            count = poses(x, mf.SE(3), mf.frames.Smooth())
+            for what, run in (("energy", energy), ("energy and forces", forces)):
+                ratio = best_time(lambda: run(model, x)) / best_time(lambda: run(net, x))  # noqa: B023
+                measured = f"{ratio:6.2f} x  poses {count:5.2f}  ratio {ratio / count:5.2f}"
+                print(f"{name:28} width {width:4} {what:18} {measured}", flush=True)
+
+
+def energy(model: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        model(x)
+
+
+def forces(model: nn.Module, x: Tensor) -> None:
+    x = x.clone().requires_grad_()
+    torch.autograd.grad(model(x).sum(), x)
+
+
+def show_path() -> None:
+    print("\nLargest change of the energy in a step, a tetrahedron along a line: the step divided by 8 each time\n")
+    net = SetNetwork().double()
+    x, v = mf.testing.polytopes(3)["simplex"], 0.3 * normal(4, 3)
+    for name, frames in (("hard", mf.frames.Minimal()), ("PCA", mf.frames.PCA()), ("smooth", mf.frames.Smooth())):
+        model = mf.Invariant(net, mf.SE(3), frames=frames).eval()
+        row = []
+        for steps in (256, 2048, 16_384):
+            with torch.no_grad():
+                e = model(x + torch.linspace(-1, 1, steps + 1, dtype=torch.float64).view(-1, 1, 1) * v)
+            row.append(float((e[1:] - e[:-1]).abs().max()))
+        print(f"{name:8}" + "".join(f"{c:12.2e}" for c in row), flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    wanted = sys.argv[1:] or ["poses", "slopes", "times", "path"]
+    for part in wanted:
+        {"poses": show_poses, "slopes": show_slopes, "times": show_times, "path": show_path}[part]()

@@ -1,0 +1,48 @@
+"""Four molecules: a symmetric, a chiral, a planar and a flexible one, padded to one number of atoms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+NAMES = ("methane", "CHFClBr", "ethylene", "ethanol")
+KINDS = {"methane": "symmetric", "CHFClBr": "chiral", "ethylene": "planar", "ethanol": "flexible"}
+ELEMENTS = ("H", "C", "O", "F", "Cl", "Br")
+MAX_ATOMS = 9
+
+
+def atoms(name: str) -> Atoms:
+    """A molecule near its equilibrium."""
+    from ase import Atoms
+    from ase.build import molecule
+
+    if name == "CHFClBr":
+        corners = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / np.sqrt(3)
+        bonds = np.array([1.09, 1.36, 1.76, 1.94])[:, None]
+        return Atoms("CHFClBr", positions=np.concatenate([np.zeros((1, 3)), bonds * corners]))
+    return molecule({"methane": "CH4", "ethylene": "C2H4", "ethanol": "CH3CH2OH"}[name])
+
+
+def padded(rows: Any) -> Tensor:
+    """Rows ``(..., n, c)`` of the atoms of a molecule, with zeros up to ``(..., MAX_ATOMS, c)``."""
+    x = torch.as_tensor(np.asarray(rows))
+    return torch.nn.functional.pad(x, (0, 0, 0, MAX_ATOMS - x.shape[-2]))
+
+
+def species() -> Tensor:
+    """The element of each atom of each molecule, ``(4, MAX_ATOMS, 6)``, one-hot; zero for padding."""
+    return torch.stack(
+        [padded([[float(e == symbol) for e in ELEMENTS] for symbol in atoms(name).symbols]) for name in NAMES]
+    )
+
+
+def masses() -> Tensor:
+    """In atomic mass units, ``(4, MAX_ATOMS, 1)``; one for padding, which no force acts on."""
+    found = torch.stack([padded(atoms(name).get_masses()[:, None]) for name in NAMES])
+    return torch.where(found > 0, found, 1.0)

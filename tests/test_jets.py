@@ -1,0 +1,274 @@
+"""Between the massive and the null: collimated jets at every opening, particles of every mass, and the margins there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import minframe as mf
+
+EPS = {torch.float64: torch.finfo(torch.float64).eps, torch.float32: torch.finfo(torch.float32).eps}
+OPENINGS = [10 ** (-k / 2) for k in range(19)]  # 1 to 1e-9
+SIZES = (2, 3, 8, 30, 200)
+KINDS = ("massless", "six decades of energy", "mixed", "all but one collinear")
+GROUPS = (
+    *(mf.Lorentz(4), mf.ProperLorentz(4), mf.OrthochronousLorentz(4), mf.OrthochronousLorentz(4, parity=True)),
+    mf.Poincare(4),
+)
+PARITY = torch.diag(torch.tensor([1.0, -1, -1, -1], dtype=torch.float64))
+by_dtype = pytest.mark.parametrize("dtype", EPS, ids=["float64", "float32"])
+by_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def jets(count: int, n: int, opening: float, kind: str, seed: int = 0) -> Tensor:
+    """``(2 count, n, 4)``: jets about random axes, and the same boosted, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def rand(*shape: int) -> Tensor:
+        return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+    axis = torch.randn(count, 1, 3, dtype=torch.float64, generator=generator)
+    axis = axis / axis.norm(dim=-1, keepdim=True)
+    across = torch.linalg.cross(axis, torch.randn(count, n, 3, dtype=torch.float64, generator=generator), dim=-1)
+    angle = opening * rand(count, n, 1).sqrt()
+    if kind == "all but one collinear":
+        angle[:, 1:] = 0
+    direction = axis * angle.cos() + across / across.norm(dim=-1, keepdim=True) * angle.sin()
+    energy = 10 ** (1 - 6 * rand(count, n, 1)) if kind == "six decades of energy" else 1 + 9 * rand(count, n, 1)
+    mass = opening * energy * rand(count, n, 1) * (rand(count, n, 1) < 0.5) if kind == "mixed" else 0 * energy
+    x = torch.cat([energy, direction * (energy.square() - mass.square()).sqrt()], -1)
+    g = mf.OrthochronousLorentz().random(count, dtype=torch.float64, max_rapidity=2.0, generator=generator)
+    return torch.cat([x, x @ g.mT])
+
+
+def opening_of(x: Tensor) -> Tensor:
+    """The largest angle of a momentum with their sum, per sample."""
+    p = x[..., 1:] / x[..., 1:].norm(dim=-1, keepdim=True)
+    axis = x[..., 1:].sum(-2, keepdim=True)
+    return (2 * ((p - axis / axis.norm(dim=-1, keepdim=True)).norm(dim=-1) / 2).clamp(max=1).asin()).amax(-1)
+
+
+def thickness(x: Tensor) -> Tensor:
+    """The same of points, which have no directions: how wide they are about their mean, as a part of their length.
+
+    Particles of six decades of energy, seen as points, are thinner than they are open.
+    """
+    widths = torch.linalg.svdvals(x - x.mean(-2, keepdim=True))
+    return torch.where(widths[..., 1] > 0, widths[..., 1] / widths[..., 0].clamp_min(1e-300), 1.0)
+
+
+def error(y: Tensor, x: Tensor) -> Tensor:
+    wide = torch.promote_types(x.dtype, torch.float64)
+    y, x = y.to(wide).flatten(1), x.to(wide).flatten(1)
+    return (y - x).norm(dim=1) / x.norm(dim=1)
+
+
+def allowed(opening: Tensor, dtype: torch.dtype) -> Tensor:
+    """What rounding and the opening allow, whichever is less."""
+    return 100 * torch.minimum(opening.clamp_min(EPS[dtype]), EPS[dtype] / opening.square())
+
+
+@by_dtype
+@by_kind
+@pytest.mark.parametrize("group", GROUPS, ids=str)
+def test_jets_come_back(group: mf.Group, kind: str, dtype: torch.dtype) -> None:
+    type = "point" if isinstance(group, mf.Poincare) else "vector"
+    model = mf.Equivariant(lambda x: x, group, inputs=type, outputs=type)
+    for opening in OPENINGS:
+        for n in SIZES:
+            exact = jets(20, n, opening, kind, seed=n)
+            x = exact.to(dtype)
+            bound = allowed(opening_of(exact), dtype)
+            if type == "point" and n > 2:
+                bound = torch.maximum(bound, allowed(thickness(exact), dtype))
+            within = error(model(x), x) <= bound
+            assert within.all(), (opening, n)
+            assert group.contains(group.frame(x, type=type).element).all(), (opening, n)
+
+
+@by_dtype
+def test_jets_come_back_with_derivatives_and_in_ragged_batches(dtype: torch.dtype) -> None:
+    model = mf.Equivariant(lambda x: x, mf.Lorentz(), inputs={"x": "vector"}, outputs="vector", batch="batch")
+    for opening in OPENINGS:
+        exact = jets(10, 5, opening, "massless")
+        x = exact.to(dtype).requires_grad_()
+        bound = allowed(opening_of(exact), dtype)
+        y = mf.Equivariant(lambda x: x, mf.Lorentz(), inputs="vector", outputs="vector")(x)
+        assert (error(y.detach(), x.detach()) <= bound).all(), opening
+        (gradient,) = torch.autograd.grad(y.square().sum(), x)
+        assert gradient.isfinite().all(), opening
+        flat = x.detach().flatten(0, 1)
+        y = model(flat, batch=torch.arange(len(x)).repeat_interleave(5)).view(x.shape)
+        assert (error(y, x.detach()) <= bound).all(), opening
+
+
+@by_dtype
+@by_kind
+def test_products_of_a_jet_are_those_of_its_pose(kind: str, dtype: torch.dtype) -> None:
+    # <x_i, x_j> is known to the rounding of |x_i| |x_j|. Poses that leave thin directions out have squares of what is
+    # left out besides: up to 64 times 3 eps, or 1e-12, of the sum of squares (COARSE and ``negligible``).
+    group = mf.Lorentz()
+    for opening in OPENINGS:
+        x = jets(20, 8, opening, kind).to(dtype)
+        frame = group.frame(x, type="vector")
+        pose = mf.canonicalize(x, group, type="vector")[0].double()
+        regular = frame.rank > 1
+        products, expected = (group.inner(y.unsqueeze(-2), y.unsqueeze(-3)) for y in (pose, x.double()))
+        size = x.double().square().sum((-2, -1))[:, None, None]
+        off = (products - expected).abs() / size
+        assert (off[regular] <= 100 * max(3 * EPS[dtype], 1e-12)).all(), opening
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 1), mf.O(2, 2), mf.SO(2, 2), mf.U(2, 1), mf.SU(2, 2)], ids=str)
+@by_dtype
+def test_clouds_near_a_null_line_come_back(group: mf.Isometry, dtype: torch.dtype) -> None:
+    number = torch.complex128 if group.complex else torch.float64
+    generator = torch.Generator().manual_seed(1)
+    null = torch.zeros(group.d, dtype=number)
+    null[0] = null[-1] = 1
+    model = mf.Equivariant(lambda x: x, group, inputs="vector", outputs="vector")
+    for opening in OPENINGS:
+        for n in (1, 2, 3, 8, 30):
+            x = torch.randn(40, n, 1, dtype=number, generator=generator) * null
+            x = x + opening * x.abs() * torch.randn(40, n, group.d, dtype=number, generator=generator)
+            x = group.act(group.random(40, dtype=number, generator=generator), x, "vector")
+            x = x.to(torch.promote_types(dtype, torch.complex64) if group.complex else dtype)
+            # Thin by the opening, in every direction: products of rows are first order in it.
+            bound = 100 * max(min(opening, EPS[dtype] / opening**2), 10 * EPS[dtype])
+            assert error(model(x), x).max() <= bound, (opening, n)
+            assert group.contains(group.frame(x, type="vector").element).all(), (opening, n)
+
+
+def _answer(x: Tensor) -> Tensor:
+    weight = 2 * torch.linspace(0, 20, 32, dtype=torch.float64).view(4, 8).cos()
+    return torch.tanh(mf.canonicalize(x, mf.Lorentz(), type="vector")[0].double() @ weight).flatten(1)
+
+
+def _unit_of_rounding(x: Tensor) -> Tensor:
+    """The largest change of the answer when every coordinate goes up or down by one unit in the last place."""
+    change = torch.zeros(len(x), dtype=torch.float64)
+    for pattern in range(16):
+        to = torch.tensor([1.0 if pattern >> k & 1 else -1.0 for k in range(4)], dtype=x.dtype) * torch.inf
+        moved = torch.nextafter(x, to.expand_as(x))
+        change = torch.maximum(change, (_answer(moved) - _answer(x)).abs().amax(-1))
+    return change
+
+
+def _boosted(mass: float, energy: float, dtype: torch.dtype, count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.tensor([0.48, -0.6, 0.64], dtype=torch.float64)
+    x = torch.cat([torch.tensor([energy], dtype=torch.float64), direction * (energy**2 - mass**2) ** 0.5]).view(1, 1, 4)
+    g = mf.OrthochronousLorentz().random(count, dtype=torch.float64, max_rapidity=3.0, generator=generator)
+    return x.to(dtype), (x @ g.mT).to(dtype)
+
+
+def test_no_boost_makes_an_electron_massless() -> None:
+    x, gx = _boosted(0.000511, 50.0, torch.float64, 20_000)
+    assert mf.Lorentz().frame(gx, type="vector").size.isinf().all()
+    null = mf.Lorentz().frame(gx, type="vector").stabiliser.null
+    assert null is None or not null.here.any()
+    # The rounding of a boost, of both its sides: up to e^3 times that of x, where it makes the energy smaller.
+    units = torch.maximum(_unit_of_rounding(gx), _unit_of_rounding(x)) * 20
+    assert ((_answer(gx) - _answer(x)).abs().amax(-1) <= units.clamp_min(1e-11)).all()
+
+
+@pytest.mark.parametrize(("mass", "energy"), [(0.10566, 60.0), (0.13957, 100.0)], ids=["muon", "pion"])
+def test_a_particle_is_massless_only_where_its_mass_is_rounding(mass: float, energy: float) -> None:
+    # Of a null vector, rounded once, <p, p> is at most eps |p|^2: 2 p_i dp_i with dp_i <= eps p_i / 2. A particle of
+    # more than twice that and some is massive however it is rounded; one of less may be massless.
+    _, gx = _boosted(mass, energy, torch.float32, 20_000)
+    frame = mf.Lorentz().frame(gx, type="vector")
+    here = frame.stabiliser.null.here if frame.stabiliser.null is not None else torch.zeros(len(gx), dtype=torch.bool)
+    clear = mass**2 > 2.1 * EPS[torch.float32] * gx.double().square().sum((-2, -1))
+    assert clear.sum() > 5_000
+    assert not here[clear].any()
+    assert (here & ~clear).any()
+
+
+@pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.Lorentz(3), mf.O(2, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive", "nearly collinear"])
+def test_the_margin_at_a_jump_is_rounding(group: mf.Isometry, kind: str) -> None:
+    _bisect(group, kind)
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 2), mf.U(2, 1), mf.SU(2, 2)], ids=str)
+def test_the_margin_at_a_jump_is_rounding_with_other_forms(group: mf.Isometry) -> None:
+    _bisect(group, "Gaussian")
+
+
+def _ends(group: mf.Isometry, kind: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    count, d = 60, group.d
+    number = torch.complex128 if group.complex else torch.float64
+    if kind == "Gaussian":
+        start, end = torch.randn(2, count, n, d, dtype=number, generator=generator)
+        return start, end
+    p = torch.randn(2, count, n, d - 1, dtype=torch.float64, generator=generator)
+    x = torch.cat([(p.square().sum(-1, keepdim=True) + (0.09 if kind == "massive" else 0)).sqrt(), p], -1)
+    if kind == "nearly collinear":
+        x[:] = x[0, :, :1] * torch.rand(count, n, 1, dtype=torch.float64, generator=generator)
+        x[1, ..., 0] *= 1 + 1e-3 * torch.rand(count, n, dtype=torch.float64, generator=generator)
+    x = x if group.p == 1 else x.roll(-1, -1)
+    return x[0], x[1]
+
+
+def _bisect(group: mf.Isometry, kind: str) -> None:
+    generator, jumps = torch.Generator().manual_seed(2), 0
+    for n in (1, 2, 3, 5, 12):
+        start, end = _ends(group, kind, n, generator)
+
+        def at(t: Tensor, start: Tensor = start, end: Tensor = end) -> Tensor:
+            return start + (end - start) * t[:, None, None]
+
+        def pose(t: Tensor, at=at) -> Tensor:  # type: ignore[no-untyped-def]
+            return mf.canonicalize(at(t), group, type="vector")[0].flatten(1)
+
+        grid = torch.linspace(0, 1, 17, dtype=torch.float64)
+        poses = torch.stack([pose(t.expand(len(start))) for t in grid])
+        size = poses.abs().amax((0, 2))
+        steepest = (poses[1:] - poses[:-1]).abs().amax(-1).argmax(0)
+        low, high = grid[steepest], grid[steepest + 1]
+        for _ in range(52):
+            middle = (low + high) / 2
+            at_middle = pose(middle)
+            left = (at_middle - pose(low)).abs().amax(-1) > (pose(high) - at_middle).abs().amax(-1)
+            low, high = torch.where(left, low, middle), torch.where(left, middle, high)
+        jump = (pose(high) - pose(low)).abs().amax(-1) > 1e-3 * size
+        jumps += int(jump.sum())
+        nearest = torch.minimum(*(group.frame(at(t), type="vector").margin for t in (low, high)))
+        assert (nearest[jump] <= 1e-9).all(), n
+    assert jumps > 20
+
+
+def test_the_margin_of_one_particle_tells_how_far_it_is_from_massless() -> None:
+    group = mf.Lorentz()
+    rows = torch.tensor([[[5.0, 0, 0, 3]], [[5, 0, 0, 5]], [[50, 0, 0, (2500 - 0.000511**2) ** 0.5]]])
+    margin = group.frame(rows.double(), type="vector").margin
+    assert 0.1 < margin[0] < 1
+    assert margin[1] < 1e-12
+    electron = group.frame(
+        torch.tensor([[50.0, 0, 0, (2500 - 0.000511**2) ** 0.5]], dtype=torch.float64), type="vector"
+    )
+    assert float(electron.margin) == pytest.approx(0.000511**2 / 5000, rel=1e-2)  # m^2 / |p|^2
+
+
+def test_parity_and_no_time_reversal() -> None:
+    group = mf.OrthochronousLorentz(4, parity=True)
+    assert repr(group) == "OrthochronousLorentz(4, parity=True)"
+    assert group != mf.OrthochronousLorentz(4)
+    assert group.contains(PARITY)
+    assert not group.contains(-PARITY)
+    assert not group.contains(-torch.eye(4, dtype=torch.float64))
+    assert not mf.OrthochronousLorentz().contains(PARITY)
+    x = jets(1, 6, 1.0, "mixed")[:1]
+    model = mf.Invariant(lambda x: x.tanh().sum((-2, -1)), group, inputs="vector")
+    torch.testing.assert_close(model(x @ PARITY), model(x))
+    assert (model(-x) - model(x)).abs() > 1e-3
+    determinants = torch.linalg.det(group.random(400, dtype=torch.float64))
+    assert 140 < int((determinants > 0).sum()) < 260
+    # All of space fixes the direction of time, which cannot be reversed: nothing is left to average over.
+    frame = group.frame(torch.eye(4, dtype=torch.float64)[1:] * torch.tensor([1.0, 2, 3, 4]), type="vector")
+    assert (int(frame.rank), float(frame.size)) == (3, 1.0)
+    future = frame.from_canonical(torch.eye(4, dtype=torch.float64)[:1], "vector")
+    torch.testing.assert_close(future, torch.eye(4, dtype=torch.float64)[:1])
+    assert frame.from_canonical(torch.ones(1, dtype=torch.float64), "pseudoscalar").abs() == 1
