@@ -139,3 +139,30 @@ def test_bad_sums_are_refused() -> None:
         SLAB.frame(torch.randn(4, 3), type="vector")
     with pytest.raises(ValueError, match="max_scale"):
         mf.Sim(3).random(max_scale=0.5)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        mf.O(2) + mf.Trivial(1),
+        mf.E(2) + mf.Trivial(1),
+        mf.Trivial(1) + mf.SO(2),
+        mf.O(2) + mf.Translation(1),
+        mf.SE(2) + mf.E(1),
+    ],
+    ids=repr,
+)
+def test_smooth_frames(group: mf.Group) -> None:
+    """Exact, also where poses of a block are many or its rank is low, and whatever the order of the rows."""
+    draw = torch.Generator().manual_seed(0)
+    into, out = (torch.randn(*s, dtype=torch.float64, generator=draw) for s in ((3, 16), (16, 3)))
+
+    def on_sets(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ into) @ out + torch.tanh(x.mean(-2, keepdim=True) @ into) @ out
+
+    model = mf.Equivariant(on_sets, group, frames=mf.frames.Smooth())
+    square = torch.tensor([[1.0, 0, 0.3], [0, 1, 0.3], [-1, 0, 0.3], [0, -1, 0.3]], dtype=torch.float64)
+    for x in (torch.randn(4, 9, 3, dtype=torch.float64, generator=draw), square.expand(2, 4, 3), square[None, :1]):
+        g, p = group.random(len(x), dtype=x.dtype), torch.randperm(x.shape[1])
+        want = group.act(g, model(x), "point")[:, p]
+        assert float((model(group.act(g, x)[:, p]) - want).abs().max()) <= 1e-11 * float(want.abs().max())
