@@ -45,3 +45,19 @@ def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("page", ["docs/symmetries.md", "docs/pyg.md", "docs/ase.md"])
 def test_pages(page: str) -> None:
     run(page)
+
+
+def test_smooth_page() -> None:
+    """Its claims are assertions."""
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/smooth.md").read_text(), re.DOTALL)
+    assert sum("assert " in block for block in blocks) == len(blocks) == 4
+    for block in blocks:
+        exec(compile(block, "docs/smooth.md", "exec"), names)
+
+
+def test_smooth_page_names_tests_that_exist() -> None:
+    source = (ROOT / "tests/test_smooth.py").read_text()
+    named = set(re.findall(r"`(test_\w+|rounding_alone)`", (ROOT / "docs/smooth.md").read_text()))
+    assert len(named) > 15
+    assert not [name for name in named if f"def {name}(" not in source]

@@ -217,6 +217,17 @@ def test_weights_add_up_and_nothing_is_near_a_decision() -> None:
     torch.testing.assert_close(y, x, rtol=0, atol=1e-12)
 
 
+def test_model_frame_shows_poses_and_weights() -> None:
+    x = torch.stack([normal(8, 3), clouds.cube()])
+    model = mf.Invariant(outputs_of(network(), "scalar"), mf.SO(3), frames=SMOOTH).eval()
+    frame = model.frame(x)
+    assert frame.poses.tolist()[1] == 48
+    assert frame.margin.isinf().all()
+    energies = outputs_of(network(), "scalar")(frame.to_canonical(x, "vector"))
+    total = torch.zeros(2, dtype=torch.float64).index_add(0, frame.sample, frame.weights * energies)
+    torch.testing.assert_close(total, model(x), rtol=1e-12, atol=1e-12)
+
+
 # Continuity
 
 
