@@ -13,9 +13,10 @@ from torch import Tensor
 import minframe as mf
 from minframe.testing import bound
 from minframe_lab.backbones import Backbone
-from minframe_lab.cases import METHODS, OURS, Panel, number
+from minframe_lab.cases import METHODS, OURS, SMOOTH, Panel, number
 from minframe_lab.counter import Counter
 
+MOST_SMOOTH = 100  # samples: a smooth frame of a dodecahedron has 480 poses of each
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -85,12 +86,13 @@ def _rows(panel: Panel, clouds: dict[str, Tensor], dtype_name: str, seed: int) -
         size = largest(group.frame(x, panel.input).size)
         for backbone_name, backbone in backbones.items():
             for method in panel.methods:
+                some = x[:MOST_SMOOTH] if method == SMOOTH else x
                 model, counter = build_model(backbone, panel, method, seed)
                 with torch.no_grad():
                     error = mf.testing.equivariance_errors(
                         model,
                         group,
-                        x,
+                        some,
                         inputs=panel.input,
                         outputs=panel.output,
                         elements=1,
@@ -98,7 +100,7 @@ def _rows(panel: Panel, clouds: dict[str, Tensor], dtype_name: str, seed: int) -
                         element_options=group.random_options(dtype),
                     )
                 worst = float(error.relative.max())
-                passes = _rounded(counter.samples / (2 * x.shape[0]))  # for the clouds, and for the clouds moved
+                passes = _rounded(counter.samples / (2 * some.shape[0]))  # for the clouds, and for the clouds moved
                 yield Row(
                     paper=panel.paper,
                     group=str(group),
@@ -107,7 +109,7 @@ def _rows(panel: Panel, clouds: dict[str, Tensor], dtype_name: str, seed: int) -
                     backbone=backbone_name,
                     method=method,
                     dtype=dtype_name,
-                    samples=x.shape[0],
+                    samples=some.shape[0],
                     worst=worst,
                     median=float(error.relative.median()),
                     absolute=float(error.absolute.mean()),
