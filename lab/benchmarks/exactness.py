@@ -1,11 +1,12 @@
 """How exact permutations and their products are: the worst relative error over a thousand random elements.
 
-    python lab/benchmarks/exactness.py [clouds|graphs|census] [--elements 1000] [--group SE] [--dtype float32]
+    python lab/benchmarks/exactness.py [clouds|graphs|census|encodings] [--elements 1000] [--group SE] [--dtype float32]
 
 Of clouds: a backbone that knows neither permutations nor rotations, wrapped with ``S() * G``. Of graphs: whether the
 backbone is always shown the same, bit by bit, and how far its outputs for nodes and edges are off, which is to be
-nothing at all. ``census``: the same for each of the 11,117 connected graphs with 8 nodes. Clouds, graphs and backbones
-are those of the tests.
+nothing at all. ``census``: the same for each of the 11,117 connected graphs with 8 nodes. ``encodings``: how
+many of ten thousand graphs like molecules, a thousand trees and the strongly regular graphs have other positional
+encodings (``mf.spectral``) once they are relabelled. Clouds, graphs and backbones are those of the tests.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from backbones import deviation, lopsided, lopsided_graph
 from clouds import all_clouds
 from graphs import GRAPHS, SHAPES, all_graphs, connected
+from molecules import STRONGLY_REGULAR, molecule_like, tree
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 CLOUD_BOUNDS = {torch.float64: 1e-11, torch.float32: 1e-5}
@@ -131,9 +133,31 @@ def census(elements: int, dtypes: list[torch.dtype]) -> bool:
     return within
 
 
+def encodings() -> bool:
+    print("positional encodings in float64 of graphs and of the same graphs relabelled: how many differ in any bit")
+    families: dict[str, list[tuple[Tensor, Tensor | None]]] = {
+        "10,000 molecule-like graphs": [molecule_like(seed) for seed in range(10_000)],
+        "1,000 trees": [(tree(seed), None) for seed in range(1_000)],
+        "strongly regular": [(a, None) for a in STRONGLY_REGULAR.values()],
+    }
+    generator, changed = torch.Generator().manual_seed(0), 0
+    for name, found in families.items():
+        started, differ = time.perf_counter(), 0
+        for a, nodes in found:
+            p = torch.randperm(len(a), generator=generator)
+            plain = mf.spectral.encodings(a, 8, nodes)
+            moved = mf.spectral.encodings(a[p][:, p], 8, None if nodes is None else nodes[p])
+            differ += not (torch.equal(moved.vectors, plain.vectors[p]) and torch.equal(moved.values, plain.values))
+        changed += differ
+        print(f"  {name:28} {differ} differ, {time.perf_counter() - started:.0f} s")
+    return changed == 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=["clouds", "graphs", "census"], metavar="clouds|graphs|census")
+    parser.add_argument(
+        "what", nargs="*", default=["clouds", "graphs", "census"], metavar="clouds|graphs|census|encodings"
+    )
     parser.add_argument("--elements", type=int, default=1000)
     parser.add_argument("--group", choices=["O", "SO", "E", "SE"], action="append", help="of clouds; default all")
     parser.add_argument("--dtype", choices=list(DTYPES), action="append")
@@ -145,6 +169,7 @@ def main() -> None:
         "clouds": lambda: clouds(options.elements, options.group or ["O", "SO", "E", "SE"], dtypes, options.points),
         "graphs": lambda: named_graphs(options.elements, dtypes),
         "census": lambda: census(options.elements, dtypes),
+        "encodings": encodings,
     }
     for what in options.what:
         if what not in jobs:
