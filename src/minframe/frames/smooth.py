@@ -70,6 +70,8 @@ class Smooth(Method):
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
         moments: where several rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``).
+            They keep poses few in balls, shells and surfaces. For small molecules leave them out: moments turn faster
+            than rows when atoms move, and forces are learned worse (``docs/dynamics.md``).
             Without them compact clouds of a hundred points and more have hundreds of poses.
         unit: of finite groups, the size of inputs, in their own units, below which all elements come to share the
             weight equally, so that outputs are continuous at zero too. By default there is none.

@@ -106,7 +106,7 @@ class Dynamics(Experiment):
         frames: dict[str, mf.frames.Method] = {
             "minimal": mf.frames.Unordered(),
             "pca": mf.frames.PCA(),
-            # Moments, which keep poses few in large round clouds, turn fast in small molecules: forces are learned worse.
+            # Moments keep poses few in large round clouds; in small molecules they turn fast, and forces suffer.
             "smooth": mf.frames.Smooth(self.sharpness, moments=False),
             "drawn": mf.frames.Smooth(self.sharpness, samples=1, moments=False),
         }
