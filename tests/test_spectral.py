@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from molecules import STRONGLY_REGULAR, D, molecule_like, rook, tree
+from molecular_graphs import STRONGLY_REGULAR, D, molecule_like, rook, tree
 
 
 def assert_follows(a: Tensor, nodes: Tensor | None = None, k: int = 8, times: int = 3) -> None:

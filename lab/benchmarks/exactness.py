@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from backbones import deviation, lopsided, lopsided_graph
 from clouds import all_clouds
 from graphs import GRAPHS, SHAPES, all_graphs, connected
-from molecules import STRONGLY_REGULAR, molecule_like, tree
+from molecular_graphs import STRONGLY_REGULAR, molecule_like, tree
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 CLOUD_BOUNDS = {torch.float64: 1e-11, torch.float32: 1e-5}
