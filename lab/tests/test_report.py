@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 import minframe as mf
 from minframe_lab import app as commands
 from minframe_lab import bench, cases, peers, record, runs
-from minframe_lab.cases import OURS
+from minframe_lab.cases import METHODS, OURS
+from minframe_lab.palette import marker
 from minframe_lab.reporting import Page, jumps, networks, page, solids, sources, svg
+from minframe_lab.reporting.svg import SHAPES
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -400,3 +402,7 @@ def test_scales_and_words() -> None:
         "quick, seed 0, dtype float64 float32"
     )
     assert sources.leaves({"a": 1, "b": {"c": 2.0, "d": {"e": 3}}, "f": True, "g": "x"}) == {"a": 1, "b.c": 2.0}
+
+
+def test_every_marker_has_a_shape() -> None:
+    assert {marker(method) for method in METHODS} <= set(SHAPES)
