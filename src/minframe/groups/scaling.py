@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -35,9 +36,9 @@ class Scaled(MatrixGroup):
         return described(self, self.d)
 
     @property
+    @abstractmethod
     def isometries(self) -> LinearGroup:
         """The group without scale."""
-        raise NotImplementedError
 
     def random(
         self,
