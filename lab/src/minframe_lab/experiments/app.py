@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +21,7 @@ from minframe_lab.experiments.methods import METHODS
 from minframe_lab.experiments.nbody.recipe import NBody
 from minframe_lab.experiments.run import CHECKED, Bars, evaluate, run
 from minframe_lab.experiments.table import collect, write_table
+from minframe_lab.lines import one_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -175,7 +174,7 @@ def table(
     add: Annotated[list[Path] | None, typer.Option(exists=True, help="Finished runs to copy there first.")] = None,
 ) -> None:
     """Write the table of all results beside the paper's, from their metrics files."""
-    with _one_line():
+    with one_line("reproduce"):
         for folder in add or []:
             typer.echo(f"wrote {collect(folder, results)}")
         typer.echo(f"wrote {write_table(results)}")
@@ -196,7 +195,7 @@ def _train(
     _check_method(experiment.method, methods)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        with _one_line():
+        with one_line("reproduce"):
             found = evaluate(evaluated, data, CHECKED if limit == CHECKED else None)
         _compare(found)
         return
@@ -204,7 +203,7 @@ def _train(
         recipe = replace(experiment.recipe, epochs=epochs)
         experiment = replace(experiment, recipe=replace(recipe, validate_every=min(recipe.validate_every, epochs)))
     folder = output or Path("runs") / f"{experiment.name}-{experiment.method}-{experiment.seed}"
-    with _one_line():
+    with one_line("reproduce"):
         found = run(experiment, folder, data, limit, compiled, Bars())
     measured = {k: v for k, v in found["measured"].items() if not isinstance(v, dict) or k != "energy"}
     _show({**found["test"], **measured, "seconds of training": found["seconds"]}, folder)
@@ -217,14 +216,14 @@ def _separate(
     _check_method(experiment.method)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        with _one_line():
+        with one_line("reproduce"):
             again = separating.repeat(evaluated, data, Bars())
         _compare(again)
         return
     folder = output or Path("runs") / "-".join(
         [experiment.name, experiment.backbone, experiment.method, str(experiment.seed)]
     )
-    with _one_line():
+    with one_line("reproduce"):
         found = separating.run(experiment, folder, data, Bars())
     measured = found.get("measured", {})
     _show(
@@ -233,27 +232,13 @@ def _separate(
     )
 
 
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """Say in a line what is wrong with settings, folders and files, and leave with exit status 2."""
-    try:
-        yield
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"minframe reproduce: {where}{error.strerror or error}", err=True)
-        raise typer.Exit(2) from None
-    except ValueError as error:
-        typer.echo(f"minframe reproduce: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
 def _check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
     if method not in methods:
         raise typer.BadParameter(f"no method {method!r}: use one of {', '.join(methods)}", param_hint="--method")
 
 
 def _check_kind(folder: Path, name: str) -> None:
-    with _one_line():
+    with one_line("reproduce"):
         kind = record.read(folder)["experiment"]
     if kind != name:
         raise typer.BadParameter(f"{folder} holds a run of {kind}, not of {name}", param_hint="--evaluate")

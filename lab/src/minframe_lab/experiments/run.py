@@ -56,13 +56,13 @@ class Bars(AbstractContextManager["Bars"]):
 
         return to
 
-    def counter(self, what: str) -> Advance:
-        """A bar that is told how many steps more are done."""
-        to, done = self.bar(what, None), [0]
+    def counter(self, what: str, total: int | None = None) -> Advance:
+        """A bar that is told how many steps more are done; with a total it has lines as well."""
+        to, done = self.bar(what, total), [0]
 
         def advance(more: int) -> None:
             done[0] += more
-            to(done[0], "")
+            to(done[0], f"{done[0]} done" if total else "")
 
         return advance
 
