@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from minframe_lab.data.jets import make as jets
+from minframe_lab.data.slabs import make as slabs
 from minframe_lab.experiments.run import Bars
 from minframe_lab.lines import one_line
 
@@ -20,11 +21,6 @@ app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="Folder for the dataset.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything random in it.")]
 Processes = Annotated[int, typer.Option(min=1, help="That work side by side; the result does not depend on it.")]
-
-
-@app.callback()
-def top() -> None:
-    """Make datasets. Work that is cut off goes on when the same command is given again."""
 
 
 @app.command()
@@ -40,4 +36,22 @@ def toptag(
     wanted = jets.Jets(train, validation, test, seed)
     with one_line("data"), Bars() as bars:
         jets.make(wanted, folder, processes, bars.counter("jets", sum(wanted.counts.values())))
+    typer.echo(f"wrote {folder}")
+
+
+@app.command()
+def is2re(
+    folder: Folder,
+    train: Annotated[int, typer.Option(min=0, help="Slabs for training.")] = 5_000,
+    others: Annotated[int, typer.Option(min=0, help="Slabs for validation, and for each of four tests.")] = 600,
+    potential: Annotated[
+        str, typer.Option(help="emt, or chgnet, which is harder and takes ten times as long.")
+    ] = "emt",
+    seed: Seed = 0,
+    processes: Processes = 1,
+) -> None:
+    """A surrogate of OC20 IS2RE: slabs of alloys with adsorbates by ASE, and their relaxed total energies."""
+    wanted = slabs.Wanted(slabs.counts_of(train, others), potential, seed)
+    with one_line("data"), Bars() as bars:
+        slabs.make(wanted, folder, processes, bars.counter("slabs", sum(wanted.counts.values())))
     typer.echo(f"wrote {folder}")

@@ -57,9 +57,9 @@ def _storage(content: bytes) -> Tensor:
     if isinstance(loaded, Tensor):
         return loaded.flatten()
     if isinstance(loaded, torch.storage.TypedStorage):
-        return torch.tensor([], dtype=loaded.dtype).set_(loaded)  # type: ignore[call-overload]
+        return torch.tensor([], dtype=loaded.dtype).set_(loaded)
     if isinstance(loaded, torch.storage.UntypedStorage):
-        return torch.tensor([], dtype=torch.uint8).set_(loaded)  # type: ignore[call-overload]
+        return torch.tensor([], dtype=torch.uint8).set_(loaded)
     raise RefusedPickleError(f"a storage holds {type(loaded).__name__}")
 
 

@@ -143,7 +143,7 @@ def _near(jet: Any, particle: Any) -> bool:
 
 
 def make(count: int, signal: bool, seed: int) -> tuple[Array, Array]:
-    """``count`` jets of a class: constituents ``(count, 200, 4)``, zeros behind the last, and top quarks ``(count, 4)``."""
+    """Jets of a class: constituents ``(count, 200, 4)``, zeros behind the last, and top quarks ``(count, 4)``."""
     momenta, truths = np.zeros((count, CONSTITUENTS, 4)), np.zeros((count, 4))
     if count:
         found = jets(generator(signal, seed), signal)
