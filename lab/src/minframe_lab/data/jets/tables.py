@@ -1,7 +1,7 @@
 """Jets in HDF5, in the layout of the reference set: a table that pandas wrote with PyTables, read without either.
 
 The group ``/table`` holds a dataset ``table`` of compound rows: ``index``, and blocks ``values_block_0``, ... of
-columns that have one type. Which columns a block has is an attribute of the dataset, a pickled list of names. The columns are
+columns that have one type. Which columns a block has is an attribute of the dataset, a pickled list of names. They are
 E_0, PX_0, PY_0, PZ_0, E_1, ... PZ_199, zero behind the last constituent, the top quark as truthE, ..., truthPZ, then
 ``ttv`` (0, 1, 2 for training, validation and test) and ``is_signal_new``.
 """
@@ -134,7 +134,7 @@ class JetFile:
         return self.rows
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = ROWS_AT_ONCE) -> Iterator[Any]:
-        """Momenta ``(n, constituents, 4)``, top quarks ``(n, 4)``, both float64, and labels ``(n,)`` of successive rows."""
+        """Momenta ``(n, constituents, 4)`` in float64, top quarks ``(n, 4)`` and labels ``(n,)``, some rows at a time."""
         stop = self.rows if stop is None else stop
         if not 0 <= start <= stop <= self.rows:
             raise ValueError(f"{self.path} has {self.rows} rows, of which {start} to {stop} are asked for")

@@ -78,9 +78,10 @@ def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
     metals = kinds[random.integers(len(kinds))]
     element = UNSEEN_ADSORBATE if split in ("adsorbate", "both") else ADSORBATES[random.integers(len(ADSORBATES))]
     share = random.uniform(0.2, 0.8)
-    constants = [reference_states[atomic_numbers[m]]["a"] for m in metals]
+    states: Any = reference_states
+    constants = [float(states[atomic_numbers[m]]["a"]) for m in metals]
     constant = constants[0] if len(metals) == 1 else share * constants[0] + (1 - share) * constants[1]
-    cut = (fcc111, fcc100)[random.integers(2)]
+    cut: Any = (fcc111, fcc100)[random.integers(2)]
     size = SIZES[random.integers(len(SIZES))]
     slab = cut(metals[0], (*size, LAYERS), a=constant, vacuum=VACUUM, periodic=False)
     slab.pbc = (True, True, False)
