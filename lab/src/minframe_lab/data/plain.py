@@ -28,10 +28,9 @@ class Fields(dict[str, Any]):
     """What an object of a class that is not imported was made of: its attributes."""
 
     def __setstate__(self, state: Any) -> None:
-        parts = state if isinstance(state, tuple) else (state,)
-        for part in parts:
+        for part in state if isinstance(state, tuple) else (state,):
             if part is not None:
-                self.update(part)
+                self.update((k, v) for k, v in dict(part).items() if k != "_parent")  # which refers back to the whole
 
 
 def _tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Tensor:
@@ -88,6 +87,20 @@ def _array(_: Any, shape: tuple[int, ...], kind: Any) -> _Array:
     return np.ndarray.__new__(_Array, (0,), dtype=np.uint8)
 
 
+def _from_buffer(content: Any, dtype: Any, shape: tuple[int, ...], order: str) -> np.ndarray[Any, Any]:
+    """An array that newer pickles hold as its bytes."""
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or not isinstance(content, bytes | bytearray):
+        raise RefusedPickleError("an array has elements that are objects")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if order == "F" else "C").copy()
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """Bytes, which the oldest pickles hold as text."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise RefusedPickleError(f"bytes are encoded as {encoding!r}")
+    return text.encode("latin1")
+
+
 def _scalar(dtype: Any, content: bytes = b"") -> Any:
     """One number of numpy."""
     if not isinstance(dtype, np.dtype) or dtype.hasobject or len(content) != dtype.itemsize:
@@ -95,38 +108,61 @@ def _scalar(dtype: Any, content: bytes = b"") -> Any:
     return np.frombuffer(content, dtype)[0]
 
 
-def _data(*_: Any) -> Fields:
-    """An object of PyTorch Geometric: its attributes as a dictionary, without its class."""
+def _reconstructed(kind: Any, *_: Any) -> Fields:
+    """An object of a class that stands for its attributes, as the oldest pickles make it."""
+    if kind is not Fields:
+        raise RefusedPickleError("an object is made of a class that is no plain data")
     return Fields()
 
 
-def _marker(*_: Any) -> Any:
+class _Function:
+    """A function that a pickle may call, and nothing else: it has no state that could be set, and no attributes."""
+
+    __slots__ = ("_call",)
+    _call: Maker
+
+    def __init__(self, call: Maker) -> None:
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RefusedPickleError("the pickle would change a function")
+
+    def __setstate__(self, state: Any) -> None:
+        raise RefusedPickleError("the pickle would change a function")
+
+
+def _never(*_: Any) -> Any:
     raise RefusedPickleError("a class is called that only stands for a type")
 
 
-ADMITTED: dict[tuple[str, str], Maker] = {
+# Types are admitted as such where pickles make objects of them without a call: none of them has a state that can be
+# set on the type itself.
+ADMITTED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_tensor"): _tensor,
-    ("torch.storage", "_load_from_bytes"): _storage,
     ("torch", "Size"): tuple,
-    ("numpy", "dtype"): _dtype,
-    ("numpy", "ndarray"): _marker,
-    **{("numpy." + core + ".multiarray", "_reconstruct"): _array for core in ("core", "_core")},
-    **{("numpy." + core + ".multiarray", "scalar"): _scalar for core in ("core", "_core")},
-    ("torch_geometric.data.data", "Data"): _data,
-    ("torch_geometric.data", "Data"): _data,
-    ("torch_geometric.data.storage", "GlobalStorage"): _data,
-    ("torch_geometric.data.data", "DataEdgeAttr"): _data,
-    ("torch_geometric.data.data", "DataTensorAttr"): _data,
-    ("copyreg", "_reconstructor"): _data,
-    ("builtins", "object"): _marker,
-    ("builtins", "dict"): _marker,
     ("builtins", "set"): set,
     ("builtins", "frozenset"): frozenset,
+    ("torch_geometric.data.data", "Data"): Fields,
+    ("torch_geometric.data", "Data"): Fields,
+    ("torch_geometric.data.storage", "GlobalStorage"): Fields,
+    ("torch._utils", "_rebuild_tensor_v2"): _Function(_tensor),
+    ("torch._utils", "_rebuild_tensor"): _Function(_tensor),
+    ("torch.storage", "_load_from_bytes"): _Function(_storage),
+    ("numpy", "dtype"): _Function(_dtype),
+    ("copyreg", "_reconstructor"): _Function(_reconstructed),
+    ("_codecs", "encode"): _Function(_encoded),
+    **{(module, name): _Function(_never) for module, name in (("numpy", "ndarray"), ("builtins", "object"))},
 }
-ADMITTED |= {("__builtin__", name): make for (module, name), make in ADMITTED.items() if module == "builtins"}
-ADMITTED |= {("copy_reg", name): make for (module, name), make in ADMITTED.items() if module == "copyreg"}
+for core in ("numpy.core", "numpy._core"):
+    ADMITTED |= {
+        (f"{core}.multiarray", "_reconstruct"): _Function(_array),
+        (f"{core}.multiarray", "scalar"): _Function(_scalar),
+        (f"{core}.numeric", "_frombuffer"): _Function(_from_buffer),
+    }
+OLD_NAMES = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # of modules, in Python 2
 
 
 class _Unpickler(pickle.Unpickler):
@@ -134,7 +170,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return ADMITTED[module, name]
+            return ADMITTED[OLD_NAMES.get(module, module), name]
         except KeyError:
             raise RefusedPickleError(f"the pickle asks for {module}.{name}, which is no plain data") from None
 

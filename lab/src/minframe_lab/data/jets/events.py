@@ -74,7 +74,7 @@ def towers(particles: Array) -> Array:
 
     A tower has the energy of all that enters it and the direction of their total momentum, and no mass.
     """
-    energy, momentum = particles[:, 0], particles[:, 1:]
+    momentum = particles[:, 1:]
     transverse = np.hypot(momentum[:, 0], momentum[:, 1])
     eta = np.arcsinh(momentum[:, 2] / np.maximum(transverse, 1e-12))
     seen = np.abs(eta) < CALORIMETER
@@ -86,7 +86,7 @@ def towers(particles: Array) -> Array:
     np.add.at(total, which, particles[seen])
     direction = total[:, 1:] / np.linalg.norm(total[:, 1:], axis=1, keepdims=True)
     read = total[:, 0] * np.hypot(direction[:, 0], direction[:, 1]) > NOISE
-    return np.concatenate([total[read, :1], total[read, :1] * direction[read]], 1) if energy.size else total
+    return np.concatenate([total[read, :1], total[read, :1] * direction[read]], 1)
 
 
 def jets(pythia: Any, signal: bool) -> Iterator[tuple[Array, Array]]:

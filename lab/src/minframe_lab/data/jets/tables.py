@@ -134,7 +134,7 @@ class JetFile:
         return self.rows
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = ROWS_AT_ONCE) -> Iterator[Any]:
-        """Momenta ``(n, constituents, 4)`` in float64, top quarks ``(n, 4)`` and labels ``(n,)``, some rows at a time."""
+        """Momenta ``(n, constituents, 4)`` in float64, top quarks ``(n, 4)``, labels ``(n,)``; some rows at a time."""
         stop = self.rows if stop is None else stop
         if not 0 <= start <= stop <= self.rows:
             raise ValueError(f"{self.path} has {self.rows} rows, of which {start} to {stop} are asked for")

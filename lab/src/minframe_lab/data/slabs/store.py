@@ -6,6 +6,7 @@ Samples have different numbers of atoms. Their rows lie one behind the other, an
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -78,14 +79,23 @@ def read(path: Path) -> Slabs:
     """
     arrays: dict[str, Any] = {}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             for field in fields(Slabs):
                 arrays[field.name] = file[field.name]
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
     except KeyError as error:
         raise ValueError(f"{path} lacks an array ({error.args[0]})") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        zlib.error,
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+    ) as error:
         raise ValueError(f"{path} is no whole file of slabs ({error})") from None
     found = Slabs(**arrays)
     check(found, path)
