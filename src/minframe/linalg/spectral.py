@@ -254,10 +254,12 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
     d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
-    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
+    _, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
     slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
-    signed, vu = eigenvalues[..., slots] * eta, (v @ u)[..., slots]
+    vu = (v @ u)[..., slots]
+    # Not the eigensolver's values, whose errors are those of the largest: Rayleigh quotients, with errors of eps |V u| |V|.
+    signed = (vu.abs().square() * eta.unsqueeze(-1)).sum(-2) * eta
     wanted, forms = _axes_wanted(basis, eta, p, noise)
     rank = basis.determined.sum(-1)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
