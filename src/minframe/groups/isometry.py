@@ -142,7 +142,12 @@ class Isometry(MatrixGroup):
         size = g.abs().square().sum((-2, -1)).clamp_min(1)  # of the products that were rounded
         inside = off <= atol * size
         if self.special:
-            inside = inside & ((torch.linalg.det(g) - 1).abs() <= max(atol, 1e-9) * self.d * size)
+            # The Schur complement of the block A of the first p axes is the inverse of D^*, the block of the others, as
+            # g^-1 = eta g^* eta; so det g = det A / conj(det D), and only phases count. No singular value of A or D is
+            # below 1, and so rounding is multiplied by |g|, not by |g|^d as in a determinant of the whole.
+            corners = g[..., : self.p, : self.p], g[..., self.p :, self.p :]
+            phase = torch.linalg.det(corners[0]).sgn() * torch.linalg.det(corners[1]).sgn()
+            inside = inside & ((phase - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
     def row_frame(self, cloud: Cloud) -> LinearFrame:
@@ -271,7 +276,8 @@ class Isometry(MatrixGroup):
         if parts.null is not None and turned is not None:
             own_inverse = inverse @ parts.null.inward
             assert turned is not None
-            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
+            projector = turned.mH @ parts.null.projector @ turned
+            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, projector, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
         fixed, span = axes_determined, None
