@@ -6,8 +6,9 @@ An error above the bound is one of
   ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the answer as far for one unit as
   for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
-  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``). There have to be such places. How many there may be
-  stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number that small integers hit.
+  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``). There have to be
+  such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number
+  that small integers hit.
 * a *violation*: anything else.
 """
 

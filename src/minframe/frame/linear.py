@@ -237,7 +237,7 @@ class LinearFrame(Frame):
         return y
 
     def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
-        return self._for_rows(torch.linalg.det(matrix), x) if kind.parity and matrix is not None else None
+        return self._for_rows(self.group.determinant(matrix), x) if kind.parity and matrix is not None else None
 
     def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
         return None if sample is None else self.layout.for_rows(sample, x)

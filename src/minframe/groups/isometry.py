@@ -134,6 +134,16 @@ class Isometry(MatrixGroup):
             return g.mH if self.complex else g.mT
         return adjoint(g, self._eta(g).to(g.real.dtype))
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        """A phase. With the blocks A of the first p axes and D of the others, ``det g = det A / conj(det D)``.
+
+        For the Schur complement of A is the inverse of ``D^*``, as ``g^-1 = eta g^* eta``. No singular value of A or D
+        is below 1, so that rounding is multiplied by ``|g|``, and not by ``|g|^d`` as in a determinant of the whole.
+        """
+        first, others = linear[..., : self.p, : self.p], linear[..., self.p :, self.p :]
+        phase = torch.linalg.det(first).sgn()
+        return phase * torch.linalg.det(others).sgn() if self.q else phase
+
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
         g = wide(g)
@@ -142,12 +152,7 @@ class Isometry(MatrixGroup):
         size = g.abs().square().sum((-2, -1)).clamp_min(1)  # of the products that were rounded
         inside = off <= atol * size
         if self.special:
-            # The Schur complement of the block A of the first p axes is the inverse of D^*, the block of the others, as
-            # g^-1 = eta g^* eta; so det g = det A / conj(det D), and only phases count. No singular value of A or D is
-            # below 1, and so rounding is multiplied by |g|, not by |g|^d as in a determinant of the whole.
-            corners = g[..., : self.p, : self.p], g[..., self.p :, self.p :]
-            phase = torch.linalg.det(corners[0]).sgn() * torch.linalg.det(corners[1]).sgn()
-            inside = inside & ((phase - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
+            inside = inside & ((self.determinant(g) - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
     def row_frame(self, cloud: Cloud) -> LinearFrame:
@@ -249,7 +254,7 @@ class Isometry(MatrixGroup):
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
         turned = None if parts.null is None else _block_diagonal(*bases)
         if self.special:
-            phases = self._phases(torch.linalg.det(linear), determined[0])
+            phases = self._phases(self.determinant(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
             turned = None if turned is None else turned * phases.unsqueeze(-2)
             factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)

@@ -24,11 +24,12 @@ the root of the largest eigenvalue. The pose of a single massive row, ``(m, 0, .
 that of a null row should be as near to 0 as it can be: then it hardly matters to an invariant output which of the two a
 row counts as. Vectors that do not tend to 0 with the pose are enlarged by ``|N| / c`` on the way back, as they are by
 ``E / m`` if there is a mass. ``LONE`` is about the smallest ``m / E`` that counts in float64, the root of ``massless``:
-such vectors are not enlarged further by the null row than by the lightest massive ones. A boost from the scale of N to ``c`` would swamp M, or the rounding by which rows miss being null.
-So T is made at the scale of N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta
-+ (c / |N|) N M^* eta / 2``, which takes no large numbers unless D does: the eigenvectors of a thin cloud are multiples
-of N but for a small part. So rows are written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``),
-and their coordinates are those of G, which are harmless, times z. The way back is G times the inverse of these.
+such vectors are not enlarged further by the null row than by the lightest massive ones. A boost from the scale of N to
+``c`` would swamp M, or the rounding by which rows miss being null. So T is made at the scale of N, and the rows are
+projected on the span and brought to the scale ``c`` by ``D eta D^* eta + (c / |N|) N M^* eta / 2``, which takes no
+large numbers unless D does: the eigenvectors of a thin cloud are multiples of N but for a small part. So rows are
+written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``), and their coordinates are those of G,
+which are harmless, times z. The way back is G times the inverse of these.
 
 **What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
 ``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
@@ -292,11 +293,11 @@ def _squares(columns: Tensor, eta: Tensor) -> Tensor:
 def _rotated(w: Tensor, eta: Tensor) -> Tensor:
     """Columns ``w``, orthogonal in the form but for errors of ``eps |w|^2``, such that errors are ``eps |w_i| |w_j|``.
 
-    The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a cloud
-    is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A Jacobi
-    eigenreduction algorithm for definite matrix pairs*), do not: a short column is changed by a multiple of a long one
-    that is as small as their product demands, and short ones are rotated by products of their own. Of the order of the
-    eigenvalues.
+    The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a
+    cloud is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A
+    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column is changed by a multiple of a
+    long one that is as small as their product demands, and short ones are rotated by products of their own. Of the
+    order of the eigenvalues.
     """
     columns = list(w.unbind(-1))
     for _ in range(SWEEPS):
@@ -465,7 +466,7 @@ def _null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
 def _span(
     matrix: Tensor, d: Tensor, n: Tensor, taken: Tensor, pairs: Tensor, ratio: Tensor, p: int, q: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``span``, ``coordinates``, ``back`` and ``projector`` of ``Null``; ``matrix`` is T, ``ratio`` what null vectors are scaled by.
+    """``span``, ``coordinates``, ``back`` and ``projector`` of ``Null``; ``ratio``: what null vectors are scaled by.
 
     D has coordinates among axes of its own sign only. All columns of the coordinates are orthogonal, of length 1 (D)
     and, with a part of either sign, 2^1/2 (N): well conditioned.

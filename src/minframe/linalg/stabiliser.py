@@ -126,10 +126,10 @@ class NullSpan:
 class InParts:
     """How vectors are carried outward if the span is null, but fixed by 1 only, so that they need not lie within it.
 
-    A boost that brings null vectors from a scale of 1 to a scale of s multiplies their partners by ``1 / s``. Its matrix
-    has both in every entry, and the product with a null vector is the small difference of large numbers. So what lies in
-    the span goes by ``outward``, which does not know the partners, and what is left of it by the matrix; if that is not
-    more than rounding of the vector, it is nothing.
+    A boost that brings null vectors from a scale of 1 to a scale of s multiplies their partners by ``1 / s``. Its
+    matrix has both in every entry, and the product with a null vector is the small difference of large numbers. So
+    what lies in the span goes by ``outward``, which does not know the partners, and what is left of it by the matrix;
+    if that is not more than rounding of the vector, it is nothing.
 
     Attributes:
         here: ``(*batch,)``, the samples that this is for.
