@@ -27,9 +27,9 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture
 def compiled() -> None:
     """The C source is built; skipped only where it cannot be."""
-    if native._native is None and not _can_build():
+    if native.library is None and not _can_build():
         pytest.skip("there is no C compiler here, or no header of Python")
-    assert native._native is not None, "the extension was not built on installation: see make setup"
+    assert native.library is not None, "the extension was not built on installation: see make setup"
 
 
 def _can_build() -> bool:

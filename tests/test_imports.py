@@ -58,11 +58,6 @@ REMAINING = {
     ("minframe.frame.sparse", "minframe.groups.base"),
     ("minframe.frame.sparse", "minframe.groups.permutation"),
     ("minframe.frame.weighted", "minframe.groups.linear"),
-    ("minframe.linalg.choice", "minframe.cloud"),
-    ("minframe.linalg.qr", "minframe.cloud"),
-    ("minframe.linalg.spectral", "minframe.cloud"),
-    ("minframe.linalg.split", "minframe.cloud"),
-    ("minframe.linalg.whiten", "minframe.cloud"),
 }
 #: Imports within a layer that are still to be removed, because they close a ring.
 CLOSING = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def calls(run: Callable[[], object]) -> list[Call]:
 
 def changes(found: list[Call]) -> int:
     """How often a call is in another file than the one before; the first comes from a file of the user's."""
-    return 1 + sum(a.file != b.file for a, b in zip(found, found[1:], strict=False))
+    return 1 + sum(a.file != b.file for a, b in pairwise(found))
 
 
 def cases() -> dict[str, Callable[[], object]]:

@@ -15,7 +15,7 @@ from minframe.dtypes import narrow
 from minframe.frame.base import Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT, UNTOUCHED, Type
 

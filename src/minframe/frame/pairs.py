@@ -91,7 +91,7 @@ class Poses:
             inputs=typed,
             layout=layout,
             origin=None,
-            precision=self.cloud.eps,
+            rounding=self.cloud.eps,
             longest=False,
             distance=self.distance[owner],
         )

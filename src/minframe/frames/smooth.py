@@ -190,7 +190,7 @@ class Smooth(Method):
     def _general(self, group: LinearGroup, linear: GL, cloud: Cloud) -> WeightedFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            basis = whiten.row_basis(cloud, rows.detach(), layout)
+            basis = whiten.row_basis(rows.detach(), layout, cloud.precision)
             t, inverse = whiten.whitened(basis, layout)
         if cloud.needs_grad:
             correction = whiten.smooth(rows, layout, inverse, basis.determined)
@@ -211,7 +211,7 @@ class Smooth(Method):
         rows, layout, poison = cloud.tame_rows()
         p, q, d = linear.p, linear.q, linear.d
         with torch.no_grad():
-            parts = split.rest_frame(cloud, rows.detach(), layout, p, q)
+            parts = split.rest_frame(rows.detach(), layout, cloud.precision, p, q)
         assert parts.momentum is not None
         self._need_momentum(parts.momentum, group)
         if poison is not None:

@@ -19,7 +19,7 @@ from minframe.groups.matrix import MatrixGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.size import cloud_size
 from minframe.groups.trivial import Trivial
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.scale import ScaleStabiliser
 
 

@@ -19,7 +19,7 @@ from minframe.groups.linear import LinearGroup, Reduction
 from minframe.groups.trivial import Trivial
 from minframe.linalg.action import product
 from minframe.linalg.blocks import BlockStabiliser, block_diagonal, slices_of
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.rows import CanonicalRows
 
 
 @dataclass(frozen=True, repr=False)
