@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from minframe.linalg import loops as door
 from minframe.linalg import native
 
 torch.set_num_threads(1)
@@ -20,7 +21,7 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
             yield
     else:
         request.getfixturevalue("compiled")
-        monkeypatch.setattr(native, "NUMBERS", sys.maxsize)
+        monkeypatch.setattr(door, "MAX_NATIVE_NUMEL", sys.maxsize)
         yield
 
 
