@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,14 @@ from minframe.types import Type
 COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
 LARGEST = 1e150  # coordinates above this have squares that overflow
 LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
+
+
+class Input(NamedTuple):
+    """What determines a frame, or a part of it: a tensor, its type, and its name for messages."""
+
+    name: str
+    x: Tensor
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +261,20 @@ class Cloud:
         precision = Precision(eps, tolerance, tolerance, self.name)
         row_floor = torch.cat(noise, -1)
         return Rows(planes.movedim(0, -1), layout, precision, longest=self.longest, row_floor=row_floor)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
+
+    Attributes:
+        cloud: with the origin that is taken.
+        matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
+        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
+    """
+
+    cloud: Cloud
+    matrix: Tensor | None
+    blocks: Sequence[slice] | None
+    axes: Tensor | None = None

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import minframe as mf
 from clouds import all_clouds
-from minframe.groups.base import Input
+from minframe.cloud import Input
 from minframe.layout import Dense
 from minframe.linalg import native
 from minframe.linalg.loops import loops_for, pivoted_qr

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_not_mapped, data_checks_enabled
-from minframe.cloud import Cloud, Relations
+from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
-from minframe.frame.permutation import nested, shown
+from minframe.frame.permutation import Permutes, nested, shown
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
@@ -30,10 +30,6 @@ from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.relations import check_numbers, check_tensor
 from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Input
-    from minframe.groups.permutation import S
 
 
 def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
@@ -137,7 +133,7 @@ def _smallest_gap(features: Sequence[tuple[Tensor, Tensor]], count: int, rtol: f
     return least
 
 
-def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
+def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
     """The frame of graphs whose edges are listed."""
     relations, layout = cloud.relations, cloud.layout
     assert relations is not None
@@ -178,9 +174,11 @@ def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: st
 class SparseFrame(Frame):
     """The permutations that bring graphs into canonical order; see ``PermutationFrame``."""
 
+    group: Permutes
+
     def __init__(
         self,
-        group: S,
+        group: Permutes,
         layout: Layout,
         edge_index: Tensor,
         colours: Tensor,

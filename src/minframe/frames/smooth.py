@@ -145,7 +145,7 @@ class Smooth(Method):
         return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser, found.own_inverse)
 
     def _still(self, group: Trivial, cloud: Cloud) -> WeightedFrame:
-        frame = group.row_frame(cloud)
+        frame = group.frame_of(cloud)
         assert frame.linear is not None
         eye = frame.linear.reshape(-1, group.d, group.d)
         sample, weight = torch.arange(len(eye), device=eye.device), eye[:, 0, 0].real

@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import margin
@@ -87,7 +87,7 @@ class GL(MatrixGroup):
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             basis = row_basis(rows.detach(), layout, cloud.precision)

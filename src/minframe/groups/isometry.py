@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import choice_margin, margin, rank_margin
@@ -147,7 +147,7 @@ class Isometry(MatrixGroup):
             inside = inside & ((torch.linalg.det(g) - 1).abs() <= max(atol, 1e-9) * self.d * size)
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         return self._split_frame(cloud) if self.q else self._definite_frame(cloud)
 
     def reduction(self, cloud: Cloud) -> Reduction:
