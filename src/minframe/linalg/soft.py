@@ -23,8 +23,8 @@ two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` a
 
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest. With ``N = 1 / sum_j p_j^2``, which is how
 many, and n rows in all, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with
-invariant ``f_i`` of unit norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u the
-length of v over that of the longest rows, moments have the shares, relative to all rows together,
+invariant ``f_i`` of unit norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u
+the length of v over that of the longest rows, moments have the shares, relative to all rows together,
 
     ramp((n - SMALL) / (LARGE - SMALL))  ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),
     e = ramp(2 u / b - 1) exp(a (u - b)),      b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
