@@ -15,6 +15,7 @@ from minframe.dtypes import narrow
 from minframe.frame.base import Acts, Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
+from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT, UNTOUCHED, Type
@@ -166,7 +167,10 @@ class LinearFrame(Frame):
             return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
-        return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and self.inverse is not None:
+            matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+            return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
+        return narrow(self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind), x.dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""

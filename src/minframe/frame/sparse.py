@@ -22,10 +22,9 @@ from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
 from minframe.labelling.colours import channels, tolerance
 from minframe.labelling.counting import count_automorphisms
-from minframe.labelling.label import label_sparse
+from minframe.labelling.label import SparseLabelling, label_sparse
 from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
-from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
-from minframe.labelling.pieces import Assembled, Moves
+from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.relations import check_numbers, check_tensor
 from minframe.tracing import is_compiling
@@ -200,12 +199,8 @@ class SparseFrame(Frame):
         self._columns = (source * max(len(self.order), 1) + target).argsort()
 
     @cached_property
-    def _found(self) -> Assembled:
+    def _found(self) -> SparseLabelling:
         return label_sparse(*self._graph)
-
-    @property
-    def _moves(self) -> Moves:
-        return self._found.moves
 
     def _orbits(self, kind: Type) -> Tensor:
         """Orbits of nodes or of edges, computed once."""
@@ -214,9 +209,9 @@ class SparseFrame(Frame):
             if is_compiling():
                 found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
             elif nodes:
-                found = orbits_sparse(self._moves, n)
+                found = self._found.orbits
             else:
-                found = edge_orbits_sparse(self._graph[1], self._moves, n)
+                found = edge_orbits_sparse(self._graph[1], self._found.moves, n)
             self._numbers[kind.name] = found.to(self.order.device)
         return self._numbers[kind.name]
 
@@ -283,7 +278,7 @@ class SparseFrame(Frame):
         kind = self.group.type(type)
         if kind not in (NODE, EDGE_ATTR):
             return y
-        if not is_compiling() and not (self._moves.pieces or self._moves.loose):
+        if not is_compiling() and self._found.trivial:
             return y
         numbers = self._orbits(kind)
         if canonical:

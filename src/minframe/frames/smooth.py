@@ -69,10 +69,9 @@ class Smooth(Method):
         samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
-        moments: where several rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``).
-            They keep poses few in balls, shells and surfaces. For small molecules leave them out: moments turn faster
-            than rows when atoms move, and forces are learned worse (``docs/dynamics.md``).
-            Without them compact clouds of a hundred points and more have hundreds of poses.
+        moments: in clouds of more than 40 rows, where several of these are nearly longest, let moments of the cloud
+            compete with them (``linalg.soft``). They keep poses few in balls, shells and surfaces, which have hundreds
+            without. Smaller clouds, such as molecules, have rows alone anyway: forces are learned better so.
         unit: of finite groups, the size of inputs, in their own units, below which all elements come to share the
             weight equally, so that outputs are continuous at zero too. By default there is none.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
@@ -80,7 +79,7 @@ class Smooth(Method):
         generator: of the draws.
     """
 
-    sharpness: float = 32.0
+    sharpness: float = 40.0
     samples: int | None = None
     fade: float = 0.05
     moments: bool = True
