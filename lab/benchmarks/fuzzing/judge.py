@@ -2,9 +2,10 @@
 
 An error above the bound is one of
 
-* *conditioned*: the answer is smooth there, but steep. ``STEP`` units of rounding, in random directions, move it by
-  ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the answer as far for one unit as
-  for ``STEP``, so that ``r / STEP`` is small beside it.
+* *conditioned*: the answer is smooth there, but steep. Either the condition number of the input says so: the error is
+  at most ``SLACK`` times what one unit of rounding of the whole cloud can do (``rounding_loss``). Or ``STEP`` units, in
+  random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the
+  answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
   ``frame.margin`` says that a decision is within ``MARGIN`` units. There have to be such places. How many there may be
   stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number that small integers hit.
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, fading, identity_loss
+from fuzzing.condition import FADE, fading, identity_loss, margin_unit, rounding_loss
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -162,6 +163,11 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     suspects = (finite & (error > trial.bound)).nonzero()[:, 0]
     if not len(suspects):
         return
+    steep = rounding_loss(trial, trial.x[suspects], z[suspects])
+    verdict.conditioned += int((error[suspects] <= SLACK * steep).sum())
+    suspects = suspects[error[suspects] > SLACK * steep]
+    if not len(suspects):
+        return
     for directions in (1, DIRECTIONS):  # most need no second look
         here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
         steep = torch.maximum(*(response(trial, *side, STEP, directions) for side in (here, there)))
@@ -174,7 +180,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     wrong = error[suspects]
     unit = torch.cat([responses(trial, *side, 1) for side in (here, there)]).amax(0)
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
-    edge = (unit >= JUMP * wrong) | (margin <= MARGIN * EPS[trial.key.dtype])
+    edge = (unit >= JUMP * wrong) | (margin <= MARGIN * margin_unit(trial, here[0], there[0]))
     verdict.edges += int(edge.sum())
     verdict.margin = max(verdict.margin, _max(margin))
     bad = ~edge

@@ -58,6 +58,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
     rows, fixed, noises, means, noisy = [], [], [], [], False
+    stretches = []
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
@@ -86,12 +87,14 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
-        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+        if matrix is not None:
             unmoved = by_sample(unmoved)
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
-            y = torch.where(behind_batch(there, y, 0), y, unmoved)
-            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
-            there = size * COINCIDENT > rounding
+            stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
+            if not all_true(there):  # nothing is left by a boost, of what may be far from a point
+                y = torch.where(behind_batch(there, y, 0), y, unmoved)
+                size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
+                there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -125,6 +128,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         edges,
         mask,
         cloud.tolerance,
+        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
     )
 
 
