@@ -34,6 +34,7 @@ from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import APART
+from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured, is_per_row
 from minframe.tracing import is_compiling
 
@@ -49,6 +50,7 @@ EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
+MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
@@ -218,19 +220,26 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
 
     After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
-    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
+    group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
     """
     linear, cloud = frame.linear, frame.cloud
     if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
         return frame
     with torch.no_grad():
         strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
-        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        if isinstance(linear.stabiliser, IsometryStabiliser):
+            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        else:
+            assert linear.inverse is not None
+            strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, type in cloud.inputs:
             if type.order == 1 and is_per_row(x, cloud.layout, type.order):
                 back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
-                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                away = cloud.layout.clean(back - x, 1)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
     if all_true(stays):
         return frame
