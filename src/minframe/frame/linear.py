@@ -4,23 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_core, data_checks_enabled
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import narrow
-from minframe.frame.base import Frame
+from minframe.frame.base import Acts, Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.fade import FadingStabiliser
+from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
+
+class ActsLinearly(Acts, Protocol):
+    """What a frame needs to know of a group that acts on coordinates."""
+
+    @property
+    def d(self) -> int:
+        """Length of the coordinate axis."""
+
+    @property
+    def complex(self) -> bool:
+        """Whether it acts on complex numbers."""
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None, /) -> Tensor:
+        """The element with these parts."""
+
+    def frame_of(self, cloud: Cloud, /) -> LinearFrame:
+        """The minimal frame of a cloud, rows taken in the order they have."""
+
+    def reduction(self, cloud: Cloud, /) -> Reduction:
+        """What is left of the cloud to know but for compact groups; without derivatives."""
 
 
 class _UnlikeError(Exception):
@@ -61,11 +80,11 @@ class LinearFrame(Frame):
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
 
     def __init__(
         self,
-        group: LinearGroup,
+        group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
         shift: Tensor | None,
@@ -148,7 +167,10 @@ class LinearFrame(Frame):
             return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
-        return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and self.inverse is not None:
+            matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+            return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
+        return narrow(self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind), x.dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""

@@ -8,15 +8,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud, Planes
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import margin
-from minframe.linalg.qr import differentiable_basis, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import differentiable_basis
+from minframe.linalg.rows import Precision, Rows
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import row_basis, smooth, whitened
 
@@ -85,21 +87,19 @@ class GL(MatrixGroup):
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            basis = row_basis(cloud, rows.detach(), layout)
+            basis = row_basis(rows.detach(), layout, cloud.precision)
             t, inverse = whitened(basis, layout)
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, basis.determined)
             t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
         y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
 
-        def planes() -> Planes:
-            return Planes.of(y, layout, cloud.tolerance, None, cloud.name, longest=cloud.longest)
-
-        with torch.no_grad():
-            found = pivoted_qr(planes(), False)
+        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
+        white = Rows(y.detach(), layout, precision, longest=cloud.longest)
+        found = pivoted_qr(white, False)
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
         if self.special:
@@ -114,14 +114,14 @@ class GL(MatrixGroup):
             shift=cloud.origin,
             stabiliser=SpanStabiliser(basis.determined),
             cloud=cloud,
-            margin=lambda: margin(planes()),
+            margin=lambda: margin(white),
             tied=found.tied,
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
-            basis = row_basis(cloud, rows, layout)
+            basis = row_basis(rows, layout, cloud.precision)
             _, inverse = whitened(basis, layout)
         return Reduction(cloud, inverse * basis.determined.unsqueeze(-1), [slice(0, self.d)])
 

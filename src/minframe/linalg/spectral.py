@@ -63,12 +63,12 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, readable
-from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg.action import behind_batch
 from minframe.linalg.choice import rank_margin
 from minframe.linalg.columns import Columns
 from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision
 from minframe.linalg.whiten import Basis, row_basis
 
 COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
@@ -133,14 +133,14 @@ def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
     return eta.unsqueeze(-1) * matrix.mH * eta
 
 
-def negligible(cloud: Cloud) -> float:
+def negligible(eps: float) -> float:
     """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
-    return max(3 * cloud.eps, 1e-12)
+    return max(3 * eps, 1e-12)
 
 
-def massless(cloud: Cloud) -> float:
+def massless(eps: float) -> float:
     """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null; see ``linalg.split``."""
-    return max(1.05 * cloud.eps, 1.2e-13)
+    return max(1.05 * eps, 1.2e-13)
 
 
 class Spectral(NamedTuple):
@@ -150,38 +150,39 @@ class Spectral(NamedTuple):
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
-        margin: computes how far the nearest decision is from flipping, ``(*batch,)``.
+        margin: computes how far the nearest decision is from flipping, ``(*batch,)``, given how many axes the rows can
+            determine at most, ``(*batch, 1)``.
     """
 
     matrix: Tensor
     axes: Tensor
     null: Null | None
-    margin: Callable[[], Tensor]
+    margin: Callable[[Tensor], Tensor]
 
 
 def spectral(
-    cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int, needed: Tensor | None = None
+    rows: Tensor, layout: Layout, precision: Precision, s: Tensor, p: int, q: int, needed: Tensor | None = None
 ) -> Spectral:
     """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that somebody asks for; ``None``: all."""
     eta = signs(p, q, rows.device)
-    basis = row_basis(cloud, rows, layout, s)
+    basis = row_basis(rows, layout, precision, s)
     if basis.white and min(p, q) == 1:
         axis = _time_axis(s, 0 if p == 1 else p)
         if axis is not None:
-            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda: _smallest(basis.factor, eta))
-    noise = negligible(cloud)
-    size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
+            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda _: _smallest(basis.factor, eta))
+    noise = negligible(precision.eps)
+    size = precision.offset * layout.sizes().to(rows.device).sqrt()  # the rounding of S is relative to S and to this
     found = _eigen(basis, eta, p, noise, size)
     stages = [found]
     for _ in range(p + q - 1):  # leave out the thinnest direction, until what is left is known
         if all_true(found.known):
             break
         fewer = torch.where(found.known, found.rank, found.rank - 1).clamp_min(1)
-        stages.append(_eigen(row_basis(cloud, rows, layout, s, fewer), eta, p, noise, size))
+        stages.append(_eigen(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
         found = stages[-1].where(~found.known, found)
 
-    def margin() -> Tensor:
-        nearest, open_ = _rank_margin(cloud, layout, basis), torch.ones_like(stages[0].known)
+    def margin(at_most: Tensor) -> Tensor:
+        nearest, open_ = _rank_margin(precision, basis, at_most), torch.ones_like(stages[0].known)
         for stage in stages:
             nearest = torch.where(open_, torch.minimum(nearest, stage.margin()), nearest)
             open_ = open_ & ~stage.known
@@ -191,7 +192,7 @@ def spectral(
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
         matrix = d if basis.white else _refined(v, _regular(d, taken, p, q), p, q)
-        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, margin)
+        return Spectral(_checked(matrix, eta, precision, needed), taken, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -202,7 +203,7 @@ def spectral(
     matrix = _completed(d, n, partner, taken, pairs, p, q)
     regular = _aligned(v, _regular(d, taken, p, q), p, q)
     matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
-    matrix = _checked(matrix, eta, cloud, needed)
+    matrix = _checked(matrix, eta, precision, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, margin)
@@ -268,30 +269,30 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
 
 
-def _rank_margin(cloud: Cloud, layout: Layout, basis: Basis) -> Tensor:
-    """How far the dimension of the span is from another, ``(*batch,)``."""
-    if basis.peaks is None or basis.floor is None:
+def _rank_margin(precision: Precision, basis: Basis, at_most: Tensor) -> Tensor:
+    """How far the dimension of the span is from another, ``(*batch,)``; ``at_most`` ``(*batch, 1)`` it can be."""
+    if basis.peaks is None:
         return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
     lengths = basis.peaks.sqrt()
     longest = lengths[..., :1]
-    floors = torch.hypot(cloud.tolerance * longest, basis.floor)
-    centred = cloud.origin is not None and all(type.affine for _, type in cloud.inputs)
-    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), layout.sizes() - int(centred))
+    assert isinstance(precision.floor, Tensor)
+    floors = torch.hypot(precision.tolerance * longest, precision.floor)
+    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), at_most)
 
 
-def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -> Tensor:
+def _checked(matrix: Tensor, eta: Tensor, precision: Precision, needed: Tensor | None) -> Tensor:
     """An isometry, or an error; NaN where errors would need to look at the data."""
     off = (adjoint(matrix, eta) @ matrix - torch.eye(len(eta), dtype=matrix.dtype, device=matrix.device)).abs()
     size = matrix.abs().square().sum((-2, -1))
-    exact = off.amax((-2, -1)) <= cloud.eps ** (2 / 3) * size  # what ``contains`` allows
+    exact = off.amax((-2, -1)) <= precision.eps ** (2 / 3) * size  # what ``contains`` allows
     exact = exact if needed is None else exact | ~needed
     if all_true(exact):
         return matrix
     if readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
-            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it "
-            "has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
+            f"{precision.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which "
+            "axes it has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
         )
     return torch.where(exact[..., None, None], matrix, torch.nan)
 

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud, Planes
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
-from minframe.linalg.qr import pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.rows import Precision, Rows
 
 
 @dataclass(slots=True)
@@ -38,7 +38,6 @@ class Basis:
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
-        floor: ``(*batch, 1)``, what directions along which nothing is longer are not determined by, besides rounding.
     """
 
     rows: Tensor
@@ -48,13 +47,12 @@ class Basis:
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
-    floor: Tensor | None = None
 
 
 def row_basis(
-    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, at_most: Tensor | None = None
+    rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor | None = None, at_most: Tensor | None = None
 ) -> Basis:
-    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
+    """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
     ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
     """
@@ -64,8 +62,7 @@ def row_basis(
     if all_true((failed == 0) & (pivots.amin(-1) > 0.05 * pivots.amax(-1))):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
-    noise = 8 * cloud.eps * cloud.offset()
-    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    found = pivoted_qr(Rows(rows, layout, precision), False)
     if at_most is not None:
         found.determined = found.determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
@@ -75,7 +72,7 @@ def row_basis(
     z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
-    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, noise)
+    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
 
 
 def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:
