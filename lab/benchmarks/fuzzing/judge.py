@@ -6,8 +6,9 @@ An error above the bound is one of
   ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the answer as far for one unit as
   for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
-  ``frame.margin`` says that a decision is within ``MARGIN`` units. There have to be such places. How many there may be
-  stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number that small integers hit.
+  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``). There have to be
+  such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number
+  that small integers hit.
 * a *violation*: anything else.
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, fading, identity_loss
+from fuzzing.condition import FADE, carried, fading, identity_loss, null_loss
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -159,7 +160,8 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     finite = torch.isfinite(error)
     _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
     verdict.error = max(verdict.error, _max(error[finite]))
-    suspects = (finite & (error > trial.bound)).nonzero()[:, 0]
+    lost = torch.maximum(null_loss(trial, trial.x), null_loss(trial, z))
+    suspects = (finite & (error > (IDENTITY * lost).clamp_min(trial.bound))).nonzero()[:, 0]
     if not len(suspects):
         return
     for directions in (1, DIRECTIONS):  # most need no second look
@@ -174,7 +176,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     wrong = error[suspects]
     unit = torch.cat([responses(trial, *side, 1) for side in (here, there)]).amax(0)
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
-    edge = (unit >= JUMP * wrong) | (margin <= MARGIN * EPS[trial.key.dtype])
+    edge = (unit >= JUMP * wrong) | (margin <= MARGIN * carried(trial) * EPS[trial.key.dtype])
     verdict.edges += int(edge.sum())
     verdict.margin = max(verdict.margin, _max(margin))
     bad = ~edge

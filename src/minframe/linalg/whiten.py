@@ -69,7 +69,11 @@ def row_basis(
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
     inverse = torch.linalg.inv(a)
-    z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
+    within = layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows)
+    z = multiply(rows, within)
+    # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
+    # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
+    z = z + multiply(rows - multiply(z, layout.for_rows(a.mT, rows)), within)
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
     return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
