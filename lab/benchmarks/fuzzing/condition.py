@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from fuzzing.cases import MAX_RAPIDITY
 from fuzzing.trial import EPS, Trial
 
 FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
@@ -70,6 +73,28 @@ def offset(x: Tensor) -> Tensor:
     y = x.to(torch.promote_types(x.dtype, torch.float64))
     ratio = y.abs().amax((1, 2)) / (y - y.mean(1, keepdim=True)).abs().amax((1, 2)).clamp_min(1e-300)
     return ratio.nan_to_num(nan=1.0, posinf=1e300).clamp(1.0, 1e300)
+
+
+def carried(trial: Trial) -> float:
+    """Units of its own rounding that an input is off by where it was moved.
+
+    A product ``z = g x`` in double precision is off by ``eps |g| |x| <= eps |g| |g^-1| |z|``, and a boost of rapidity r
+    has norms of ``e^r``: what counts as rounding has to allow for that, and where it ends a decision is at the edge. In
+    single precision elements act in double precision, and the product is rounded once.
+    """
+    indefinite = trial.chosen.case.space.q > 0 and trial.key.dtype == "float64"
+    return math.exp(2 * MAX_RAPIDITY["float64"]) if indefinite else 1.0
+
+
+def null_loss(trial: Trial, x: Tensor) -> Tensor:
+    """What is lost, ``(b,)``, where rows cannot be told from null ones: their opening; 0 where they can.
+
+    Of an opening a, rounding leaves ``eps / a^2`` of the products of the rows. Where that is more than a itself, to
+    leave the opening out is the better answer, and which null line is left depends on the observer by as much.
+    """
+    opening = condition(trial, x).rsqrt()
+    unknown = EPS[trial.key.dtype] * 100 > opening**3
+    return torch.where(unknown, opening, 0.0) if trial.chosen.case.space.q else torch.zeros_like(opening)
 
 
 def thinness(trial: Trial, y: Tensor) -> Tensor:

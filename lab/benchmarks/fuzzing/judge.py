@@ -7,9 +7,9 @@ An error above the bound is one of
   random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the
   answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
-  ``frame.margin`` says that a decision is within ``MARGIN`` units, and so many do. There have to be such places. How
-  many there may be stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number that small integers
-  hit.
+  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``), and so many do.
+  There have to be such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a
+  threshold at a number that small integers hit.
 * a *violation*: anything else.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, fading, identity_loss, margin_unit, rounding_loss
+from fuzzing.condition import FADE, carried, fading, identity_loss, margin_unit, null_loss, rounding_loss
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -164,7 +164,8 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     finite = torch.isfinite(error)
     _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
     verdict.error = max(verdict.error, _max(error[finite]))
-    suspects = (finite & (error > trial.bound)).nonzero()[:, 0]
+    lost = torch.maximum(null_loss(trial, trial.x), null_loss(trial, z))
+    suspects = (finite & (error > (IDENTITY * lost).clamp_min(trial.bound))).nonzero()[:, 0]
     if not len(suspects):
         return
     steep = rounding_loss(trial, trial.x[suspects], z[suspects])
@@ -185,7 +186,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     unit = torch.maximum(*(response(trial, *side, 1) for side in (here, there)))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
     edge = unit >= JUMP * wrong
-    near = margin <= MARGIN * margin_unit(trial, here[0], there[0])
+    near = margin <= MARGIN * carried(trial) * margin_unit(trial, here[0], there[0])
     asked = (near & ~edge).nonzero()[:, 0]
     if len(asked):
         edge[asked] = _shaken(trial, [(x[asked], select(a, asked)) for x, a in (here, there)], wrong[asked])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,10 +24,12 @@ from torch import Tensor
 from minframe.checks import all_true, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
-from minframe.frame import Frame, LinearFrame
+from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.permutation import Permutes
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.frame.product import ProductFrame, reordered
 from minframe.labelling.action import inverse
@@ -37,11 +39,6 @@ from minframe.linalg.qr import APART
 from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured, is_per_row
 from minframe.tracing import is_compiling
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
-    from minframe.groups.linear import LinearGroup
-    from minframe.groups.product import Product
 
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
@@ -54,7 +51,17 @@ MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
-def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
+class ActsOnBoth(Acts, Protocol):
+    """What a frame needs to know of a product of permutations with a group that acts on coordinates."""
+
+    @property
+    def permutations(self) -> Permutes: ...
+
+    @property
+    def linear(self) -> ActsLinearly: ...
+
+
+def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     """The cloud, reduced, as a batch of sets of points."""
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
@@ -134,13 +141,13 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     )
 
 
-def check_values(group: Group, cloud: Cloud) -> None:
+def check_values(group: Acts, cloud: Cloud) -> None:
     """Raise an error where values cannot be looked at."""
     for x, _ in cloud.inputs:
         check_not_mapped(x, group, cloud.name)
 
 
-def product_frame(group: Product, cloud: Cloud) -> Frame:
+def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
     matrices = getattr(group.linear, "matrices", None)
     if matrices is not None:  # a finite group
@@ -169,7 +176,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
     return _with_true_symmetry(frame)
 
 
-def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
@@ -179,14 +186,14 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """
     matrices = getattr(group, "matrices", None)
     if matrices is not None and not cloud.inputs:  # grids have no rows
-        return group.row_frame(cloud)
+        return group.frame_of(cloud)
     if matrices is not None:  # a finite group
         return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
     check_values(group, cloud)
-    frame = group.row_frame(cloud)
+    frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
@@ -207,7 +214,7 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     every[tied] = order
     order = layout.unpad_order(every)
     ordered = replace(reordered(cloud, order), longest=~frame.tied)
-    whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
+    whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
     return _with_true_symmetry(
@@ -254,12 +261,12 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
+    group: ActsLinearly, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
 ) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
     ordered = reordered(cloud, cloud.layout.unpad_order(order))
-    linear = group.row_frame(ordered)
+    linear = group.frame_of(ordered)
     if not len(ordering.owner):
         return order, linear, []
     owner = ordering.owner.cpu()
@@ -274,13 +281,13 @@ def _framed(
                 order[sample] = order[sample][permutation.to(order.device)]
     if moved:
         ordered = reordered(cloud, cloud.layout.unpad_order(order))
-        linear = group.row_frame(ordered)
+        linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses
         return order, linear, with_matrices(poses, chains)
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
+def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.cloud import Planes
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
 from minframe.labelling.separate import FEW, separate, separate_with_margin
 from minframe.layout import Dense
-from minframe.linalg.qr import TINY, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision, Rows
 
 THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
@@ -168,7 +169,7 @@ def _invariants(points: PointSet) -> Tensor:
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
     layout = Dense((rows.shape[0],), rows.shape[1])
-    found = pivoted_qr(Planes.of(rows, layout, tolerance, tolerance, "x"), False)
+    found = pivoted_qr(Rows(rows, layout, Precision(0.0, tolerance, tolerance)), False)
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 

@@ -69,10 +69,9 @@ class Smooth(Method):
         samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
             are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
-        moments: where several rows are nearly longest, let moments of the cloud compete with them (``linalg.soft``).
-            They keep poses few in balls, shells and surfaces. For small molecules leave them out: moments turn faster
-            than rows when atoms move, and forces are learned worse (``docs/dynamics.md``).
-            Without them compact clouds of a hundred points and more have hundreds of poses.
+        moments: in clouds of more than 40 rows, where several of these are nearly longest, let moments of the cloud
+            compete with them (``linalg.soft``). They keep poses few in balls, shells and surfaces, which have hundreds
+            without. Smaller clouds, such as molecules, have rows alone anyway: forces are learned better so.
         unit: of finite groups, the size of inputs, in their own units, below which all elements come to share the
             weight equally, so that outputs are continuous at zero too. By default there is none.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
@@ -80,7 +79,7 @@ class Smooth(Method):
         generator: of the draws.
     """
 
-    sharpness: float = 32.0
+    sharpness: float = 40.0
     samples: int | None = None
     fade: float = 0.05
     moments: bool = True
@@ -145,7 +144,7 @@ class Smooth(Method):
         return self._frame(group, cloud, poses, found.linear, found.inverse, found.stabiliser, found.own_inverse)
 
     def _still(self, group: Trivial, cloud: Cloud) -> WeightedFrame:
-        frame = group.row_frame(cloud)
+        frame = group.frame_of(cloud)
         assert frame.linear is not None
         eye = frame.linear.reshape(-1, group.d, group.d)
         sample, weight = torch.arange(len(eye), device=eye.device), eye[:, 0, 0].real
@@ -190,7 +189,7 @@ class Smooth(Method):
     def _general(self, group: LinearGroup, linear: GL, cloud: Cloud) -> WeightedFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            white = whiten.whiten(cloud, rows.detach(), layout)
+            white = whiten.whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
         t, inverse, y = white.matrix, white.inverse, white.rows
         if cloud.needs_grad:
             correction = whiten.smooth(rows, layout, inverse, white.determined)
@@ -211,7 +210,7 @@ class Smooth(Method):
         rows, layout, poison = cloud.tame_rows()
         p, q, d = linear.p, linear.q, linear.d
         with torch.no_grad():
-            parts = split.rest_frame(cloud, rows.detach(), layout, p, q)
+            parts = split.rest_frame(rows.detach(), layout, cloud.precision, p, q)
         assert parts.momentum is not None
         self._need_momentum(parts.momentum, group)
         if poison is not None:

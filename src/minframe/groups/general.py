@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud, Planes
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import choice_margin
 from minframe.linalg.columns import Columns
-from minframe.linalg.qr import CanonicalRows, differentiable_basis, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import differentiable_basis
+from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import smooth, whiten
 
@@ -89,21 +91,19 @@ class GL(MatrixGroup):
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            white = whiten(cloud, rows.detach(), layout)
+            white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
         t, inverse, determined, y = white.matrix, white.inverse, white.determined, white.rows
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, determined)
             t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
             y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(determined)
 
-        def planes() -> Planes:
-            return Planes.of(white.rows, layout, cloud.tolerance, None, cloud.name, longest=cloud.longest)
-
-        with torch.no_grad():
-            found = pivoted_qr(planes(), False)
+        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
+        white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
+        found = pivoted_qr(white_rows, False)
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
         pose = CanonicalRows(determined, found.coordinates, layout)
@@ -120,7 +120,7 @@ class GL(MatrixGroup):
 
         def margin() -> Tensor:
             unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
-            choice = choice_margin(planes(), determined, unit * white.stretch)
+            choice = choice_margin(white_rows, determined, unit * white.stretch)
             return torch.minimum(choice, white.margin)
 
         return LinearFrame(
@@ -139,7 +139,7 @@ class GL(MatrixGroup):
     def reduction(self, cloud: Cloud) -> Reduction:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
-            white = whiten(cloud, rows, layout)
+            white = whiten(rows, layout, cloud.precision, cloud.is_centred)
         return Reduction(cloud, white.inverse * white.determined.unsqueeze(-1), [slice(0, self.d)])
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:

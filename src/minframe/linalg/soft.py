@@ -22,18 +22,22 @@ two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` a
 |z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- TURN m) / 2)``. For U(d) the phase is open: rows carry that too.
 
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest. With ``N = 1 / sum_j p_j^2``, which is how
-many, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with invariant ``f_i`` of unit
-norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u the length of v over that of
-the longest rows, moments have the shares, relative to all rows together,
+many, and n rows in all, *moments* join the rows: sums ``v = sum_i f_i y_i`` over what is left of the rows, with
+invariant ``f_i`` of unit norm, so that v is about as long as a row if the ``f_i y_i`` are like a random walk. With u
+the length of v over that of the longest rows, moments have the shares, relative to all rows together,
 
-    ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),      e = ramp(2 u / b - 1) exp(a (u - b)),
-    b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
+    ramp((n - SMALL) / (LARGE - SMALL))  ramp(log(N / FEW) / log(SEVERAL / FEW))  CAP e / (CAP + sum of all e),
+    e = ramp(2 u / b - 1) exp(a (u - b)),      b = LONG / (1 + (N / MANY)^2)^(1/2) + SHORTEST.
 
 A moment wins if u exceeds b. In generic clouds one then wins alone; in symmetric ones all are zero, and rows carry the
 frame. A moment turns faster than a row as far as it is shorter, so it has to be nearly as long as a row to win, and may
 be shorter only where rows are many. The rest keeps the shares from changing faster than those of rows do: the exponent
 is linear in u; N, whose logarithm changes as a times that of lengths, enters gently; and the advantage over rows is
 capped, as else it would be decided at the foot of the first ramp, which is steep there. See ``_moments`` for ``f_i``.
+
+A molecule has few rows that are nearly longest, and they are long levers. Moments would halve its poses and more than
+double the slope, and forces would be learned worse. So clouds of up to ``SMALL`` rows have rows alone, exactly: the
+number of rows is an invariant that no motion changes, and the first ramp is a constant along every path.
 
 **How.** First, without derivatives, the tree of poses is grown step by step, as flat lists over the batch: the rows of
 every pose are reflected (Householder, see ``linalg.qr``), so that coordinates are exact to rounding at any rank. Then,
@@ -50,13 +54,15 @@ import torch
 from torch import Tensor
 
 TURN = 4.0
+SMALL, LARGE = 40, 60  # rows of a cloud up to which moments have no share, and from which on they have all of it
 FEW, SEVERAL, MANY = 1.5, 4.0, 5.0
 WAVE = 7.0
 LONG = 0.75
 SHORTEST = 0.05
 CAP = 20.0
 SOFT = 0.01  # what rounds off the length of a moment at zero
-CUT = 1 / 64  # exp(-64): where ramps end early, nothing that float64 could see is lost
+FLAT = 0.7  # of ramps: at 1 the middle is a third steeper, and below 0.6 the shoulders bend more than it is worth
+CUT = 1 / 64  # exp(-64 FLAT) = 3e-20: where ramps end early, nothing that float64 could see is lost
 LIMIT = 50_000  # poses of a sample
 DROPPED = 1e-17  # poses of less weight: their sum is below the rounding of one
 ROUND = 0.3  # anisotropies, in units of what is random, below which they stop to count
@@ -104,9 +110,13 @@ class Poses:
 
 
 def ramp(t: Tensor) -> Tensor:
-    """Zero up to 0, one from 1 on, with all derivatives: ``e^(-1/t) / (e^(-1/t) + e^(-1/(1-t)))``."""
+    """Zero up to 0, one from 1 on, with all derivatives: ``h(t) / (h(t) + h(1 - t))`` with ``h(t) = exp(-FLAT / t)``.
+
+    Its largest slope is 1.53. Between two rows the weights then change at most 1.5 times as fast as on a straight line
+    of the same width, where FLAT = 1, the common choice, has 1.9 and no less curvature.
+    """
     inside = t.clamp(CUT, 1 - CUT)
-    rise = torch.sigmoid(1 / (1 - inside) - 1 / inside)
+    rise = torch.sigmoid(FLAT * (1 / (1 - inside) - 1 / inside))
     return torch.where(t <= CUT, 0.0, torch.where(t >= 1 - CUT, 1.0, rise))
 
 
@@ -164,18 +174,19 @@ def _choice(y: Tensor, fixed: Tensor | None, context: _Context, rule: Rule) -> t
     r2 = _squares(y)
     p = shares(r2, rule.sharpness)
     length2 = (p * r2).sum(-1)
-    if not rule.moments or y.shape[-2] <= FEW:
+    if not rule.moments or y.shape[-2] <= SMALL:
         return weights(p), length2, None
     moments = _moments(y, fixed, context)
-    joined = _joined(p, _squares(moments) / torch.where(length2 > 0, length2, 1.0).unsqueeze(-1), rule.sharpness)
+    u2 = _squares(moments) / torch.where(length2 > 0, length2, 1.0).unsqueeze(-1)
+    joined = _joined(p, u2, context.real.sum(-1, keepdim=True), rule.sharpness)
     return weights(joined), length2, moments
 
 
-def _joined(p: Tensor, u2: Tensor, sharpness: float) -> Tensor:
+def _joined(p: Tensor, u2: Tensor, n: Tensor, sharpness: float) -> Tensor:
     """The shares of rows ``(K, n)`` and of moments, given the squares of ``u`` ``(K, M)``; zero if ``p`` is."""
     s = p.square().sum(-1, keepdim=True)
     number = 1 / torch.where(s > 0, s, 1.0)
-    gate = ramp((number / FEW).log() / math.log(SEVERAL / FEW))
+    gate = ramp((n - SMALL) / (LARGE - SMALL)) * ramp((number / FEW).log() / math.log(SEVERAL / FEW))
     u = (u2 + SOFT**2).sqrt() - SOFT
     bar = LONG / (1 + (number / MANY).square()).sqrt() + SHORTEST
     logits = sharpness * (u - bar)

@@ -29,10 +29,11 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud, Planes
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
-from minframe.linalg.qr import TINY, PivotedQR, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import TINY
+from minframe.linalg.rows import PivotedQR, Precision, Rows
 
 WHITE = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
 RANK_UNITS = 16.0  # units of rounding, over the whole cloud, that an axis has to stand out by
@@ -51,7 +52,6 @@ class Basis:
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
-        floor: ``(*batch, 1)``, what directions along which nothing is longer are not determined by, besides rounding.
     """
 
     rows: Tensor
@@ -61,13 +61,12 @@ class Basis:
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
-    floor: Tensor | None = None
 
 
 def row_basis(
-    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, at_most: Tensor | None = None
+    rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor | None = None, at_most: Tensor | None = None
 ) -> Basis:
-    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
+    """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
     ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
     """
@@ -77,18 +76,21 @@ def row_basis(
     if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
-    noise = 8 * cloud.eps * cloud.offset()
-    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    found = pivoted_qr(Rows(rows, layout, precision), False)
     if at_most is not None:
         found.determined = found.determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
     inverse = torch.linalg.inv(a)
-    z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
+    within = layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows)
+    z = multiply(rows, within)
+    # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
+    # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
+    z = z + multiply(rows - multiply(z, layout.for_rows(a.mT, rows)), within)
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
-    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, noise)
+    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
 
 
 @dataclass(slots=True)
@@ -112,8 +114,8 @@ class Whitening:
     stretch: Tensor
 
 
-def whiten(cloud: Cloud, rows: Tensor, layout: Layout) -> Whitening:
-    """The whitening of rows ``(*rows, d)``, without derivatives."""
+def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) -> Whitening:
+    """The whitening of rows ``(*rows, d)``, without derivatives; ``centred``: they add up to zero."""
     root = layout.sizes().to(rows.device).to(rows.real.dtype).sqrt()
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
@@ -123,7 +125,7 @@ def whiten(cloud: Cloud, rows: Tensor, layout: Layout) -> Whitening:
         far = torch.full_like(pivots[..., 0], torch.inf)
         y = multiply(rows, layout.for_rows(inverse, rows))
         return Whitening(t, inverse, determined, y, far, torch.ones_like(far))
-    found = pivoted_qr(Planes.of(rows, layout, cloud.eps, None, cloud.name), False)
+    found = pivoted_qr(Rows(rows, layout, Precision(precision.eps, precision.eps, name=precision.name)), False)
     z = _clean(found)
     lengths = layout.take_rows(z, found.positions).diagonal(dim1=-2, dim2=-1).abs()
     longest = torch.where(lengths[..., :1] > 0, lengths[..., :1], 1.0)
@@ -134,11 +136,11 @@ def whiten(cloud: Cloud, rows: Tensor, layout: Layout) -> Whitening:
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~there.unsqueeze(-1))
     # The axes that stand out of rounding: by the singular values, which no order of the rows changes.
     widths = torch.linalg.svdvals(unit.unsqueeze(-1) * factor * there.unsqueeze(-1))
-    bound = RANK_UNITS * cloud.eps * (widths[..., :1] + root * cloud.offset())
+    bound = RANK_UNITS * precision.eps * (widths[..., :1] + root * precision.offset)
     number = torch.arange(len(one), device=one.device)
     determined = number < (widths > bound).sum(-1, keepdim=True)
     size = torch.maximum(widths[..., :1], bound).clamp_min(TINY)
-    possible = number < layout.sizes().to(one.device) - int(cloud.origin is not None)
+    possible = number < layout.sizes().to(one.device) - int(centred)
     margin = ((widths - bound).abs() / size).masked_fill(~possible, torch.inf).amin(-1)
     thinnest = torch.where(determined, widths, torch.inf).amin(-1)
 
