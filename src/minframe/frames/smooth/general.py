@@ -17,15 +17,15 @@ def general(linear: GL, cloud: Cloud, rule: Rule) -> Elements:
     """Whitening is smooth where the rank is full, and leaves a cloud that is determined up to isometries."""
     rows, layout, poison = cloud.tame_rows()
     with torch.no_grad():
-        basis = whiten.row_basis(rows.detach(), layout, cloud.precision)
-        t, inverse = whiten.whitened(basis, layout)
+        white = whiten.whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
+    t, inverse, y = white.matrix, white.inverse, white.rows
     if cloud.needs_grad:
-        correction = whiten.smooth(rows, layout, inverse, basis.determined)
+        correction = whiten.smooth(rows, layout, inverse, white.determined)
         t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-    y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
+        y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(white.determined)
     found, _ = choose(y, layout, cloud, rule, cloud.tolerance)
     d = linear.d
-    determined = basis.determined.reshape(-1, d)[found.sample]
+    determined = white.determined.reshape(-1, d)[found.sample]
     matrix = t.reshape(-1, d, d)[found.sample] @ found.basis
     back = found.basis.mH @ inverse.reshape(-1, d, d)[found.sample]
     if linear.special:
