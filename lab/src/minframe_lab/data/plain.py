@@ -30,7 +30,8 @@ class Fields(dict[str, Any]):
     def __setstate__(self, state: Any) -> None:
         for part in state if isinstance(state, tuple) else (state,):
             if part is not None:
-                self.update((k, v) for k, v in dict(part).items() if k != "_parent")  # which refers back to the whole
+                # Left out: what refers back to the whole, and names of classes that stand for nothing.
+                self.update((k, v) for k, v in dict(part).items() if k != "_parent" and v is not Fields)
 
 
 def _tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Tensor:
@@ -148,6 +149,8 @@ ADMITTED: dict[tuple[str, str], Any] = {
     ("torch_geometric.data.data", "Data"): Fields,
     ("torch_geometric.data", "Data"): Fields,
     ("torch_geometric.data.storage", "GlobalStorage"): Fields,
+    ("torch_geometric.data.data", "DataEdgeAttr"): Fields,
+    ("torch_geometric.data.data", "DataTensorAttr"): Fields,
     ("torch._utils", "_rebuild_tensor_v2"): _Function(_tensor),
     ("torch._utils", "_rebuild_tensor"): _Function(_tensor),
     ("torch.storage", "_load_from_bytes"): _Function(_storage),

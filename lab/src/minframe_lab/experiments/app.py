@@ -17,6 +17,8 @@ from minframe_lab.experiments.experiment import Experiment
 from minframe_lab.experiments.graphs import run as separating
 from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
+from minframe_lab.experiments.is2re import plane
+from minframe_lab.experiments.is2re.recipe import IS2RE
 from minframe_lab.experiments.methods import METHODS
 from minframe_lab.experiments.nbody.recipe import NBody
 from minframe_lab.experiments.run import CHECKED, Bars, evaluate, run
@@ -170,6 +172,36 @@ def toptag(
     _train(
         wanted, epochs, output or Path("runs") / name, data, evaluate, limit, False, threads, tagging.METHODS[network]
     )
+
+
+@app.command()
+def is2re(
+    method: Annotated[str, typer.Option(help=", ".join(plane.METHODS))] = "unordered",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Folder = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    slabs: Annotated[int | None, typer.Option(min=2, help="Use that many slabs of the training set.")] = None,
+    cutoff: Annotated[float, typer.Option(min=1, help="Of neighbours, in Angstrom; the paper has 6.")] = 4.5,
+    width: Annotated[int, typer.Option(min=4, help="Of the network; the paper has 384.")] = 64,
+    interactions: Annotated[int, typer.Option(min=1, help="Of the network; the paper has 5.")] = 3,
+    gaussians: Annotated[int, typer.Option(min=2, help="Of distances; the paper has 104.")] = 32,
+) -> None:
+    """Slabs: energies they relax to, exactly invariant in the plane; make the data first: minframe data is2re."""
+    wanted = IS2RE(
+        method=method,
+        seed=seed,
+        slabs=slabs,
+        cutoff=cutoff,
+        width=width,
+        interactions=interactions,
+        gaussians=gaussians,
+    )
+    output = output or Path("runs") / f"is2re-{method}-{slabs or 'all'}-{seed}"
+    _train(wanted, epochs, output, data, evaluate, limit, False, threads, plane.METHODS)
 
 
 Networks = Annotated[int, typer.Option("--initialisations", "--epochs", min=1, help="Random networks to try.")]

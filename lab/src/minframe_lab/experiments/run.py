@@ -18,12 +18,15 @@ from minframe_lab.experiments.dynamics.recipe import Dynamics
 from minframe_lab.experiments.experiment import Advance, Batch, Experiment
 from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
+from minframe_lab.experiments.is2re.recipe import IS2RE
 from minframe_lab.experiments.nbody.recipe import NBody
 from minframe_lab.experiments.toptag.recipe import TopTag
 from minframe_lab.experiments.trainer import Progress as Trained
 from minframe_lab.experiments.trainer import fit
 
-EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in (NBody, Hull, ExpClassify, Dynamics, TopTag)}
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    kind.name: kind for kind in (NBody, Hull, ExpClassify, Dynamics, TopTag, IS2RE)
+}
 CHECKED = 200  # test samples whose result is stored apart, to be looked at again in a moment
 
 
