@@ -25,6 +25,8 @@ from minframe.linalg.action import multiply
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.rows import Precision, Rows
 
+WELL_ABOVE = 1e3  # times the floor of rows that stood far out: what they have to be to be taken as they are
+
 
 @dataclass(slots=True)
 class Basis:
@@ -59,7 +61,11 @@ def row_basis(
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
-    if all_true((failed == 0) & (pivots.amin(-1) > 0.05 * pivots.amax(-1))):
+    least = pivots.amin(-1, keepdim=True)
+    white = (failed == 0).unsqueeze(-1) & (least > 0.05 * pivots.amax(-1, keepdim=True))
+    if precision.floor is not None:
+        white = white & (least > WELL_ABOVE * precision.floor * layout.sizes().to(rows.device).sqrt())
+    if at_most is None and all_true(white):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     found = pivoted_qr(Rows(rows, layout, precision), False)
