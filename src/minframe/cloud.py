@@ -101,8 +101,11 @@ class Cloud:
         return any(has_tangent(x) for x, _ in self.inputs)
 
     def is_just(self, x: Tensor) -> bool:
-        """Whether ``x`` is the only input, and no derivative is wanted through it."""
-        return len(self.inputs) == 1 and self.inputs[0][0] is x and not has_tangent(x)
+        """Whether ``x``, one of the inputs as they were given, is the only one, and no derivative is wanted through it.
+
+        It may be given with padding that is zero here.
+        """
+        return len(self.inputs) == 1 and self.inputs[0][0].shape == x.shape and not has_tangent(x)
 
     def select(self, samples: Tensor) -> Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
@@ -174,13 +177,21 @@ class Cloud:
 
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
-        parts = [
-            self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
-            if self.origin is not None and type.affine
-            else wide(x)
-            for x, type in self.inputs
-        ]
+        parts = [self._relative(x) if self.origin is not None and type.affine else wide(x) for x, type in self.inputs]
         return self.layout.join(parts)
+
+    def _relative(self, x: Tensor) -> Tensor:
+        """Points, relative to the origin.
+
+        If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
+        """
+        assert self.origin is not None
+        y = self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+        if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
+            return y
+        rows, layout = self.layout.join([y])
+        rest = layout.mean(rows)
+        return self.layout.clean(y - behind_batch(self.layout.for_rows(rest, x), x, 1), 1)
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.

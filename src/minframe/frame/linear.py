@@ -164,7 +164,7 @@ class LinearFrame(Frame):
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
-        if own and self._decomposition is not None and self.cloud.is_just(x):
+        if own and kind.order and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
         if kind in UNTOUCHED:
             return x
