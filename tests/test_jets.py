@@ -339,7 +339,8 @@ def test_points_that_coincide_but_for_rounding_have_a_frame() -> None:
                 x = torch.randn(60, 1, 4, dtype=torch.float64, generator=generator)
                 x = x + 10.0**-k * torch.randn(60, n, 4, dtype=torch.float64, generator=generator)
                 x = x.to(dtype)
-                assert error(model(x), x).max() <= 100 * max(EPS[dtype], 1e-13), (k, n)
+                # Up to 10 times the rounding of n such rows, sqrt(n) in length, counts as no line at all.
+                assert error(model(x), x).max() <= 10 * n**0.5 * max(3 * EPS[dtype], 1e-12), (k, n)
                 assert group.contains(group.frame(x, type="point").element).all(), (k, n)
 
 

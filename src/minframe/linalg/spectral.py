@@ -79,7 +79,7 @@ from minframe.linalg.whiten import Basis, row_basis
 LONE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
 EVEN = 1e-3  # of the longest eigenvector: the shortest for which the eigensolver's own errors are small enough
 SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
-CLEAR = 0.1  # of its square: the form of a line that is not known is that of rounding, so the line is too, not null
+CLEAR = 10.0  # times the rounding of rows that stood far out: the length from which on a line is one
 COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
 
 
@@ -190,7 +190,9 @@ def spectral(
         if all_true(found.known):
             break
         fewer = torch.where(found.known, found.rank, found.rank - 1)
-        fewer = torch.where((found.rank == 1) & (found.forms.amin(-1) < CLEAR), 1, fewer)  # a null line
+        length = torch.linalg.matrix_norm(found.v).unsqueeze(-1)
+        line = (found.rank == 1) & (length > CLEAR * noise * size).squeeze(-1)  # that is not known, so it may be null
+        fewer = torch.where(line, 1, fewer)
         stages.append(_eigen(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
         found = stages[-1].where(~found.known, found)
 
