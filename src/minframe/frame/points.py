@@ -205,8 +205,8 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is not
-    # equal.
+    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
+    # not equal.
     values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
