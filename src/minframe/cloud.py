@@ -11,9 +11,9 @@ from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
+from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Layout
 from minframe.linalg import loops
-from minframe.linalg.action import behind_batch
 from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
@@ -100,10 +100,6 @@ class Cloud:
     def needs_grad(self) -> bool:
         return any(has_tangent(x) for x, _ in self.inputs)
 
-    def is_just(self, x: Tensor) -> bool:
-        """Whether ``x`` is the only input, and no derivative is wanted through it."""
-        return len(self.inputs) == 1 and self.inputs[0][0] is x and not has_tangent(x)
-
     def select(self, samples: Tensor) -> Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
         layout = self.layout
@@ -132,17 +128,23 @@ class Cloud:
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
 
+    def reordered(self, order: Tensor) -> Cloud:
+        """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``, the row at each position."""
+        moves = [self.layout.is_per_row(x, type.order) for x, type in self.inputs]
+        layout = self.layout.reordered(order)
+        inputs = zip(moves, self.inputs, strict=True)
+        moved = [(take_nodes(x, order) if moves else x, type) for moves, (x, type) in inputs]
+        return replace(self, inputs=moved, layout=layout)
+
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        if all(readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs):
+        small = [readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs]
+        if all(small):
             return self
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         peak = layout.total(wide(rows).abs().square().sum(-1, keepdim=True)).squeeze(-1)
         check_finite(peak, self.name)
-        inputs = [
-            (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
-            for x, type in self.inputs
-        ]
+        inputs = [(torch.where(self.layout.beside(peak.isfinite(), x, 0), x, 0), type) for x, type in self.inputs]
         relations = self.relations
         if relations is not None:
             nodes, edges = (
@@ -175,7 +177,7 @@ class Cloud:
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
         parts = [
-            self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+            self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
             if self.origin is not None and type.affine
             else wide(x)
             for x, type in self.inputs
@@ -202,13 +204,14 @@ class Cloud:
     @property
     def tolerance(self) -> float:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
-        return Precision.rank_tolerance(self.eps)
+        eps = self.eps
+        return max(eps**0.75, 8 * eps)
 
     @property
     def precision(self) -> Precision:
         """Of the rows, relative to the origin."""
         eps = self.eps
-        return Precision(eps, Precision.rank_tolerance(eps), 8 * eps * self.offset(), self.name)
+        return Precision(eps, self.tolerance, 8 * eps * self.offset(), self.name)
 
     @property
     def is_centred(self) -> bool:
@@ -231,9 +234,8 @@ class Cloud:
         do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
+        eps, tolerance = self.eps, self.tolerance
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        eps = self.eps
-        tolerance = Precision.rank_tolerance(eps)
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
             floor = None if origin is None or self.distance is None else 8 * eps * self.distance
