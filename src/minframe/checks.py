@@ -73,7 +73,7 @@ def check_layout(x: Tensor, name: str) -> None:
 
 def check_not_mapped(x: Tensor, group: object, name: str) -> None:
     """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for what looks at values to put rows in order."""
-    if is_transformed(x) and is_mapped(x):
+    if not is_compiling() and is_transformed(x) and is_mapped(x):
         raise NotImplementedError(
             f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
             "give all samples at once, with batch axes in front, as (*batch, n, ...)"

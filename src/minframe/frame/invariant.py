@@ -37,7 +37,7 @@ from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import APART
 from minframe.relations import coloured
-from minframe.tracing import is_compiling
+from minframe.tracing import is_compiling, is_transformed
 
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
@@ -140,7 +140,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 def check_values(group: Acts, cloud: Cloud) -> None:
     """Raise an error where values cannot be looked at."""
     for x, _ in cloud.inputs:
-        check_not_mapped(x, group, cloud.name)
+        if is_transformed(x):
+            check_not_mapped(x, group, cloud.name)
 
 
 def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
@@ -150,10 +151,8 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
         return OrbitFrame(group, matrices, cloud, True, group.permutations.backend, group.permutations.rtol)
     if is_compiling():
         return CompiledFrame(group, group.linear, cloud, "product")
-    tame = cloud.tamed()
-    if tame is not cloud:
-        check_values(group, cloud)
-    points = point_set(group.linear, tame, group.permutations.rtol)
+    check_values(group, cloud)
+    points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     order, rows, linear, pairs = _framed(group.linear, cloud, ordering, points)
     twins = None
@@ -181,10 +180,10 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
+    check_values(group, cloud)
     frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
-    check_values(group, cloud)
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
     # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
     few = replace(cloud.select(tied), longest=False)
