@@ -176,13 +176,21 @@ class Cloud:
 
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
-        parts = [
-            self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
-            if self.origin is not None and type.affine
-            else wide(x)
-            for x, type in self.inputs
-        ]
+        parts = [self._relative(x) if self.origin is not None and type.affine else wide(x) for x, type in self.inputs]
         return self.layout.join(parts)
+
+    def _relative(self, x: Tensor) -> Tensor:
+        """Points, relative to the origin.
+
+        If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
+        """
+        assert self.origin is not None
+        y = self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
+        if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
+            return y
+        rows, layout = self.layout.join([y])
+        rest = layout.mean(rows)
+        return self.layout.clean(y - self.layout.beside(rest, x, 1), 1)
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.

@@ -294,6 +294,8 @@ class Equivariant(nn.Module):
             names = ", ".join(".".join(path) for path in self.frame_on)
             hint = "".join({graph_hint(x) for x in values.values()})
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them{hint}")
+        if len(present) < len(self.frame_on):
+            self.group.check_frame_types([i.type for i in present])
         mask = values.get(self.mask) if self.mask else None
         batch = values.get(self.batch) if self.batch else None
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))

@@ -36,6 +36,7 @@ from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import APART
+from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
 
@@ -46,6 +47,7 @@ EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
+MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
@@ -66,6 +68,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
     rows, fixed, noises, means, noisy = [], [], [], [], False
+    stretches = []
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
@@ -96,11 +99,13 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = eps * stretch * far
         there = size * COINCIDENT > rounding
-        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+        if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
-            y = torch.where(behind_batch(there, y, 0), y, unmoved)
-            size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
-            there = size * COINCIDENT > rounding
+            stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
+            if not all_true(there):  # nothing is left by a boost, of what may be far from a point
+                y = torch.where(behind_batch(there, y, 0), y, unmoved)
+                size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
+                there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -134,6 +139,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         edges,
         mask,
         rank_tolerance,
+        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
     )
 
 
@@ -215,19 +221,26 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
 
     After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
-    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
+    group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
     """
     linear, cloud = frame.linear, frame.cloud
     if linear.own_columns is None or linear.linear is None:
         return frame
     with torch.no_grad():
         strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
-        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        if isinstance(linear.stabiliser, IsometryStabiliser):
+            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        else:
+            assert linear.inverse is not None
+            strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, type in cloud.inputs:
             if type.order == 1 and cloud.layout.is_per_row(x, type.order):
                 back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
-                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                away = cloud.layout.clean(back - x, 1)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
     if all_true(stays):
         return frame

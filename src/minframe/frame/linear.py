@@ -11,13 +11,13 @@ from torch import Tensor
 
 from minframe.checks import check_core, data_checks_enabled
 from minframe.cloud import Cloud, Reduction
-from minframe.dtypes import narrow
+from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
-from minframe.linalg.action import transform
+from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
-from minframe.linalg.stabiliser import Stabiliser
+from minframe.linalg.stabiliser import InParts, Stabiliser
 from minframe.tracing import has_tangent
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
@@ -35,6 +35,9 @@ class ActsLinearly(Acts, Protocol):
 
     def assemble(self, linear: Tensor | None, shift: Tensor | None, /) -> Tensor:
         """The element with these parts."""
+
+    def determinant(self, linear: Tensor, /) -> Tensor:
+        """Of the matrix of an element, ``(*batch,)``."""
 
     def frame_of(self, cloud: Cloud, /) -> LinearFrame:
         """The minimal frame of a cloud, rows taken in the order they have."""
@@ -156,6 +159,8 @@ class LinearFrame(Frame):
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         kind = self._checked(x, type, "x")
+        if self.own_columns is not None and any(x is own for own, _ in self.cloud.inputs):
+            return self._inward(x, kind, self.own_inverse, self.own_columns)
         return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
@@ -172,9 +177,9 @@ class LinearFrame(Frame):
         return kind
 
     def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
-        if own and self._decomposition is not None:
-            inputs = self.cloud.inputs
-            if len(inputs) == 1 and inputs[0][0] is x and not has_tangent(x):
+        if own and kind.order and self._decomposition is not None:
+            inputs = self.cloud.inputs  # ``x`` may still have its padding, which is zero there
+            if len(inputs) == 1 and inputs[0][0].shape == x.shape and not has_tangent(x):
                 return self._decomposition.pose(x.dtype).view(x.shape)
         if kind in UNTOUCHED:
             return x
@@ -193,14 +198,21 @@ class LinearFrame(Frame):
         y = self._defined(y, kind, inward=False)
         dtype = torch.promote_types(y.dtype, self.dtype)
         matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
-        det = torch.linalg.det(self.linear) if kind.parity and self.linear is not None else None
         if kind.order != 1 or matrix is None:
             y = self._average(y, kind)
+        parts = None
         if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
-            matrix = self.layout.for_rows(self.stabiliser.fold(matrix, kind), y)
-        det = None if det is None else self.layout.for_rows(det, y)
-        shift = self.layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
-        return transform(y, kind, matrix, det, shift, dtype)
+            matrix, parts = self.stabiliser.fold(matrix, kind), self.stabiliser.in_parts(kind)
+        det = self.group.determinant(self.linear) if kind.parity and self.linear is not None else None
+        layout = self.layout
+        matrix = None if matrix is None else layout.for_rows(matrix, y)
+        det = None if det is None else layout.for_rows(det, y)
+        shift = layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
+        if parts is None or matrix is None:
+            return transform(y, kind, matrix, det, shift, dtype)
+        moved = self._carried(y, kind, matrix, parts, det)
+        moved = torch.where(layout.beside(parts.here, y, 0), moved, transform(y, kind, matrix, det))
+        return narrow(moved if shift is None else moved + shift, dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
@@ -212,6 +224,16 @@ class LinearFrame(Frame):
             self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
         return self._in_span
 
+    def _carried(self, y: Tensor, kind: Type, matrix: Tensor, parts: InParts, det: Tensor | None) -> Tensor:
+        """``y`` moved by ``g0`` in parts, index by index; ``matrix`` and ``det`` have an entry for each row."""
+        parts = InParts(*(self.layout.for_rows(t, y) for t in (parts.here, parts.outward, parts.projector)))
+        rounding = 8 * torch.finfo(y.dtype).eps
+        moved = wide(y)
+        for _ in range(kind.order):
+            moved = parts.carry(moved, matrix, rounding)
+            moved = moved.mT if kind.order == 2 else moved
+        return moved if det is None else moved * behind_batch(det, moved, 0)
+
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
         if not (kind.order or kind.parity):
@@ -221,7 +243,7 @@ class LinearFrame(Frame):
             x = x - layout.beside(self.shift, x, 1)
         x = layout.clean(x, kind.order)
         matrix = None if matrix is None else layout.for_rows(matrix, x)
-        det = torch.linalg.det(self.inverse) if kind.parity and self.inverse is not None else None
+        det = self.group.determinant(self.inverse) if kind.parity and self.inverse is not None else None
         det = None if det is None else layout.for_rows(det, x)
         if columns is None or kind.order != 1:
             return transform(x, kind, matrix, det, None, dtype)

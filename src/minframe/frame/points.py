@@ -48,6 +48,7 @@ class PointSet:
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
         tolerance: relative, below which a dimension is none.
+        stretch: ``(B,)``, how much larger relative changes of the cloud as it was given are here, at most.
     """
 
     rows: Tensor
@@ -60,6 +61,7 @@ class PointSet:
     edges: Tensor | None
     mask: Tensor | None
     tolerance: float
+    stretch: Tensor
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -78,7 +80,16 @@ class PointSet:
             of(self.edges),
             of(self.mask),
             self.tolerance,
+            self.stretch[samples],
         )
+
+    @property
+    def apart(self) -> Tensor:
+        """``(B, 1)``, what invariants have to differ by to tell points apart.
+
+        Where the coordinates themselves are invariant, nothing else is asked: points that they leave together are one.
+        """
+        return self.equal if self.blocks is None else self.slack
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
@@ -234,7 +245,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
             return Ordering(order, None, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
-    cells = separate(_invariants(left), left.start(), left.slack)
+    cells = separate(_invariants(left), left.start(), left.apart)
     tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
     if points.blocks is not None and len(tied):
         cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
@@ -336,12 +347,14 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
 def order_margin(points: PointSet) -> Tensor:
     """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
 
+    It is relative to the size of the cloud as it was given: what a change of that is multiplied by is divided out.
+
     Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
     equal may order them by their lengths.
     """
     start = _alone(points.start(), points.mask)
-    cells, margin = separate_with_margin(_invariants(points), start, points.slack)
+    cells, margin = separate_with_margin(_invariants(points), start, points.apart)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
-    return torch.where(tied, 0.0, margin / 2)
+    return torch.where(tied, 0.0, margin / (2 * points.stretch))

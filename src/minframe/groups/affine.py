@@ -132,6 +132,9 @@ class Affine(_Shifting):
         bottom[..., -1] = 1
         return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        return self.linear.determinant(linear)
+
     def inverse(self, g: Tensor) -> Tensor:
         linear, shift = self.parts(g)
         back = self.linear.inverse(linear)

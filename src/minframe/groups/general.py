@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
@@ -15,12 +16,15 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
-from minframe.linalg.choice import margin
+from minframe.linalg.choice import choice_margin
+from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import differentiable_basis
-from minframe.linalg.rows import Precision, Rows
+from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.stabiliser import SpanStabiliser
-from minframe.linalg.whiten import row_basis, smooth, whitened
+from minframe.linalg.whiten import smooth, whiten
+
+MAX_STRETCH = 50.0  # of clouds whose coordinates come from a product with the inverse; beyond it from substitution
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,40 +94,53 @@ class GL(MatrixGroup):
     def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            basis = row_basis(rows.detach(), layout, cloud.precision)
-            t, inverse = whitened(basis, layout)
+            white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
+        t, inverse, determined, y = white.matrix, white.inverse, white.determined, white.rows
         if cloud.needs_grad:
-            correction = smooth(rows, layout, inverse, basis.determined)
+            correction = smooth(rows, layout, inverse, determined)
             t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-        y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
+            y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(determined)
 
         precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
-        white = Rows(y.detach(), layout, precision, longest=cloud.longest)
-        found = pivoted_qr(white, False)
+        white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
+        found = pivoted_qr(white_rows, False)
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
+        pose = CanonicalRows(determined, found.coordinates, layout)
         if self.special:
-            factors = self.volume_factors(torch.linalg.det(linear), basis.determined)
+            factors = self.volume_factors(torch.linalg.det(linear), determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
+            pose.coordinates = [part / layout.for_each_row(factors.detach()) for part in pose.coordinates]
         if poison is not None:
             linear, inverse = linear + poison[..., None, None], inverse + poison[..., None, None]
+            pose.coordinates = [part + layout.for_each_row(poison.unsqueeze(-1)) for part in pose.coordinates]
+        columns = None
+        if not all_true(white.stretch <= MAX_STRETCH):
+            columns = Columns.of(linear, determined, white.stretch > MAX_STRETCH)
+
+        def margin() -> Tensor:
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
+            choice = choice_margin(white_rows, determined, unit * white.stretch)
+            return torch.minimum(choice, white.margin)
+
         return LinearFrame(
             group=self,
             linear=linear,
             inverse=inverse,
+            own_columns=columns,
             shift=cloud.origin,
-            stabiliser=SpanStabiliser(basis.determined),
+            stabiliser=SpanStabiliser(determined),
             cloud=cloud,
-            margin=lambda: margin(white),
+            decomposition=pose,
+            margin=margin,
             tied=found.tied,
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
-            basis = row_basis(rows, layout, cloud.precision)
-            _, inverse = whitened(basis, layout)
-        return Reduction(cloud, inverse * basis.determined.unsqueeze(-1), [slice(0, self.d)])
+            white = whiten(rows, layout, cloud.precision, cloud.is_centred)
+        return Reduction(cloud, white.inverse * white.determined.unsqueeze(-1), [slice(0, self.d)])
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

@@ -137,6 +137,16 @@ class Isometry(MatrixGroup):
             return g.mH if self.complex else g.mT
         return adjoint(g, self._eta(g).to(g.real.dtype))
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        """A phase. With the blocks A of the first p axes and D of the others, ``det g = det A / conj(det D)``.
+
+        For the Schur complement of A is the inverse of ``D^*``, as ``g^-1 = eta g^* eta``. No singular value of A or D
+        is below 1, so that rounding is multiplied by ``|g|``, and not by ``|g|^d`` as in a determinant of the whole.
+        """
+        first, others = linear[..., : self.p, : self.p], linear[..., self.p :, self.p :]
+        phase = torch.linalg.det(first).sgn()
+        return phase * torch.linalg.det(others).sgn() if self.q else phase
+
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
         g = wide(g)
@@ -145,7 +155,7 @@ class Isometry(MatrixGroup):
         size = g.abs().square().sum((-2, -1)).clamp_min(1)  # of the products that were rounded
         inside = off <= atol * size
         if self.special:
-            inside = inside & ((torch.linalg.det(g) - 1).abs() <= max(atol, 1e-9) * self.d * size)
+            inside = inside & ((self.determinant(g) - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
@@ -249,7 +259,7 @@ class Isometry(MatrixGroup):
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
         turned = None if parts.null is None else _block_diagonal(*bases)
         if self.special:
-            phases = self._phases(torch.linalg.det(linear), determined[0])
+            phases = self._phases(self.determinant(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
             turned = None if turned is None else turned * phases.unsqueeze(-2)
             factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)
@@ -276,7 +286,8 @@ class Isometry(MatrixGroup):
         if parts.null is not None and turned is not None:
             own_inverse = inverse @ parts.null.inward
             assert turned is not None
-            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
+            projector = turned.mH @ parts.null.projector @ turned
+            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, projector, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
         fixed, span = axes_determined, None

@@ -71,10 +71,14 @@ class LinearGroup(_Coordinates):
             batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
             self._check_element(linear, shift)
             check_core(x, kind.order, self.d, type, "x", batch, self.complex)
-        det = torch.linalg.det(linear) if kind.parity and linear is not None else None
+        det = self.determinant(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
         shift = behind_batch(shift, x, 1) if shift is not None and kind.affine else None
         return transform(x, kind, matrix, det, shift, x.dtype)
+
+    def determinant(self, linear: Tensor) -> Tensor:
+        """``(*batch,)``, of the matrix of an element, as exactly as the group allows."""
+        return torch.linalg.det(linear)
 
     def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
         fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)
