@@ -99,6 +99,11 @@ class PointSet:
         lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
         return self.rows / lengths.unsqueeze(-1), lengths
 
+    def places(self) -> Tensor:
+        """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
+        directions, lengths = self.directions()
+        return torch.cat([_real(directions.flatten(2)), lengths.log()], -1)
+
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
         if self.colours is None and self.mask is None:
@@ -200,7 +205,9 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
+    # not equal.
+    values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
@@ -209,7 +216,7 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
-    rows = _real(points.directions()[0].flatten(2))
+    rows = points.places()
     index = cells.unsqueeze(-1).expand(rows.shape)
     sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
     middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
@@ -268,7 +275,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    apart = torch.linalg.vector_norm(directions.unsqueeze(1) - directions.unsqueeze(2), dim=(-2, -1))
+    places = points.places()
+    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
     same = apart <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:

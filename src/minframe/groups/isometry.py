@@ -296,7 +296,9 @@ class Isometry(MatrixGroup):
             fixed = axes_determined | axes_determined[..., 1:].all(-1, keepdim=True)
 
         def split_margin() -> Tensor:
-            unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
+            # In units of the rows as they are given: a change of these is multiplied by T^-1, which is as large as T.
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).squeeze(-1)
+            unit = unit * torch.linalg.matrix_norm(t.detach())
             nearest = [parts.margin(layout.sizes() - int(cloud.is_centred))]
             for axes, known in zip(blocks, determined, strict=True):
                 distance = choice_margin(along(axes), known, unit)
