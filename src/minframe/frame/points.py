@@ -118,13 +118,13 @@ class Ordering:
 
     Attributes:
         order: ``(B, n)``, the point at each position, padding last.
-        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour; ``None``: no two do.
         generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
         owner: ``(k,)``, the sample of each, ascending.
     """
 
     order: Tensor
-    twins: Tensor
+    twins: Tensor | None
     generators: Tensor
     owner: Tensor
 
@@ -249,7 +249,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         sizes, order = _sizes(points).sort(-1)
         apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
-            return Ordering(order, twins, *none)
+            return Ordering(order, None, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
     cells = separate(_invariants(left), left.start(), left.apart)
@@ -264,6 +264,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         return Ordering(order, twins, *none)
     todo = todo[tied]
     symmetric = _label(left.select(tied), cells[tied], backend)
+    assert symmetric.twins is not None
     order[todo], twins[todo] = symmetric.order, symmetric.twins
     return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
 
