@@ -59,8 +59,10 @@ class Learned(nn.Module):
 
     Args:
         net: returns ``d^2`` numbers for each canonical pose that it is given, ``(*batch, d * d)``. They are added to
-            the identity, and the rows of the matrix made orthonormal one after the other; the last one follows.
-        reflections: let the last row follow its numbers, too, so that the matrix may be a reflection.
+            the identity, and the rows of the matrix made orthonormal one after the other, the last one first. So what
+            becomes the last axis, upwards as a rule, does not depend on where the others point, which inputs that are
+            symmetric about it leave open.
+        reflections: let the first row keep its sign, so that the matrix may be a reflection.
     """
 
     def __init__(self, net: Callable[..., Any], reflections: bool = False) -> None:
@@ -73,15 +75,15 @@ class Learned(nn.Module):
         numbers = self.net(pose)
         if numbers.shape[-1] != d * d:
             raise ValueError(f"the network of a prior must return {d * d} numbers for each pose, got {numbers.shape}")
-        wanted = wide(numbers).reshape(*numbers.shape[:-1], d, d) + torch.eye(
-            d, dtype=torch.float64, device=numbers.device
-        )
-        q, r = torch.linalg.qr(wanted.mT)
+        eye = torch.eye(d, dtype=torch.float64, device=numbers.device)
+        wanted = wide(numbers).reshape(*numbers.shape[:-1], d, d) + eye
+        q, r = torch.linalg.qr(wanted.flip(-2).mT)
         q = q * torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).unsqueeze(-2)
-        if not self.reflections:
-            sign = torch.linalg.det(q.detach()).sign()
-            q = torch.cat([q[..., :-1], q[..., -1:] * sign[..., None, None]], -1)
-        return q.mT
+        rows = q.mT.flip(-2)
+        if self.reflections:
+            return rows
+        sign = torch.linalg.det(rows.detach()).sign()
+        return torch.cat([rows[..., :1, :] * sign[..., None, None], rows[..., 1:, :]], -2)
 
 
 @dataclass(frozen=True)
