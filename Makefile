@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.ready
 
 # PyTorch comes first and pinned, so that no other package chooses a build of it.
-$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c
+$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c src/minframe/labelling/_graphs.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics]"

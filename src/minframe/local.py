@@ -24,10 +24,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from minframe.cloud import Input
 from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Smooth
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
 from minframe.layout.expand import RaggedExpansion
 from minframe.relations import check_edge_index

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from minframe.checks import graph_hint
+from minframe.cloud import Input
 from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.prior import Turn, check_prior, miss, turn
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
