@@ -207,7 +207,7 @@ def _shaken(trial: Trial, sides: list[tuple[Tensor, Answer]], wrong: Tensor) -> 
     """
     moved = torch.zeros(len(wrong), dtype=torch.bool)
     for turn in range(TRIES):
-        for units in (1, MARGIN):
+        for units in sorted({1, MARGIN, MARGIN * carried(trial)}):  # the last is what a moved input is off by
             for side in sides:
                 moved |= response(trial, *side, units, 1, whole=turn % 2 == 0) >= JUMP * wrong
         if moved.all():
