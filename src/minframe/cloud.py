@@ -11,9 +11,9 @@ from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
+from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Layout
 from minframe.linalg import loops
-from minframe.linalg.action import behind_batch
 from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
@@ -100,13 +100,6 @@ class Cloud:
     def needs_grad(self) -> bool:
         return any(has_tangent(x) for x, _ in self.inputs)
 
-    def is_just(self, x: Tensor) -> bool:
-        """Whether ``x``, one of the inputs as they were given, is the only one, and no derivative is wanted through it.
-
-        It may be given with padding that is zero here.
-        """
-        return len(self.inputs) == 1 and self.inputs[0][0].shape == x.shape and not has_tangent(x)
-
     def select(self, samples: Tensor) -> Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
         layout = self.layout
@@ -135,17 +128,23 @@ class Cloud:
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
 
+    def reordered(self, order: Tensor) -> Cloud:
+        """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``, the row at each position."""
+        moves = [self.layout.is_per_row(x, type.order) for x, type in self.inputs]
+        layout = self.layout.reordered(order)
+        inputs = zip(moves, self.inputs, strict=True)
+        moved = [(take_nodes(x, order) if moves else x, type) for moves, (x, type) in inputs]
+        return replace(self, inputs=moved, layout=layout)
+
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        if all(readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs):
+        small = [readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs]
+        if all(small):
             return self
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         peak = layout.total(wide(rows).abs().square().sum(-1, keepdim=True)).squeeze(-1)
         check_finite(peak, self.name)
-        inputs = [
-            (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
-            for x, type in self.inputs
-        ]
+        inputs = [(torch.where(self.layout.beside(peak.isfinite(), x, 0), x, 0), type) for x, type in self.inputs]
         relations = self.relations
         if relations is not None:
             nodes, edges = (
@@ -186,12 +185,12 @@ class Cloud:
         If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
         """
         assert self.origin is not None
-        y = self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+        y = self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
         if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
             return y
         rows, layout = self.layout.join([y])
         rest = layout.mean(rows)
-        return self.layout.clean(y - behind_batch(self.layout.for_rows(rest, x), x, 1), 1)
+        return self.layout.clean(y - self.layout.beside(rest, x, 1), 1)
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
@@ -213,13 +212,14 @@ class Cloud:
     @property
     def tolerance(self) -> float:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
-        return Precision.rank_tolerance(self.eps)
+        eps = self.eps
+        return max(eps**0.75, 8 * eps)
 
     @property
     def precision(self) -> Precision:
         """Of the rows, relative to the origin."""
         eps = self.eps
-        return Precision(eps, Precision.rank_tolerance(eps), 8 * eps * self.offset(), self.name)
+        return Precision(eps, self.tolerance, 8 * eps * self.offset(), self.name)
 
     @property
     def is_centred(self) -> bool:
@@ -242,9 +242,8 @@ class Cloud:
         do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
+        eps, tolerance = self.eps, self.tolerance
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        eps = self.eps
-        tolerance = Precision.rank_tolerance(eps)
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
             floor = None if origin is None or self.distance is None else 8 * eps * self.distance

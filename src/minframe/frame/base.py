@@ -33,13 +33,12 @@ class Frame(ABC):
 
     group: Acts
     layout: Layout
+    #: of what a backbone is shown, and returns
+    shown_layout: Layout
     #: whether scalars are what they are in every frame, also those of a row
     keeps_scalars: bool = True
-
-    @property
-    def shown_layout(self) -> Layout:
-        """The layout of what a backbone is shown, and returns."""
-        return self.layout
+    #: whether rows are shown where they are, and so masks and batch vectors as they are
+    keeps_rows: bool = True
 
     @property
     @abstractmethod
@@ -79,6 +78,14 @@ class Frame(ABC):
         ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
         what rounding left outside is set to zero.
         """
+
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        """``pose`` of what is known to be of that type."""
+        return self.pose(x, kind.name, own)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        """``from_canonical`` of what is known to be of that type."""
+        return self.from_canonical(y, kind.name)
 
     def reorder(self, x: Tensor) -> Tensor:
         """A mask or a batch vector in the order of the rows that a backbone is shown."""

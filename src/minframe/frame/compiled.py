@@ -17,7 +17,7 @@ from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import ActsLinearly
-from minframe.frame.product import ProductFrame, reordered
+from minframe.frame.product import ProductFrame
 from minframe.layout import Dense, Ragged
 from minframe.tracing import constant_while_compiling
 from minframe.types import PRODUCT_TYPES, Type
@@ -168,7 +168,7 @@ class CompiledFrame(ProductFrame):
         shown = maker == "product"
         self._arguments = _arguments(group, cloud, maker)
         order, twins = _product_order(*self._arguments)
-        frame = linear.frame_of(reordered(cloud, order))
+        frame = linear.frame_of(cloud.reordered(order))
         super().__init__(group, cloud, order, frame, twins if shown else None, (), shown, lambda: frame.margin)
 
     @property

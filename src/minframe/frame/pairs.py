@@ -41,7 +41,7 @@ from minframe.layout import Dense
 
 COSETS = 1024  # poses that are looked at for one sample
 FEW_COSETS = 16  # of the symmetry in what keeps inner products; two where orientation counts
-SAME_POSE = 2  # times what is equal: how far poses may be apart and be the same
+SAME_POSE = 1  # times what is equal: how far poses may be apart and be the same
 CLEARLY_SAME, CLEARLY_APART = 1 / 8, 1e4  # times that
 APART_ENOUGH = 0.05  # of the largest coordinate: poses this far apart are, whatever the threshold
 

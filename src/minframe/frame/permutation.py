@@ -62,9 +62,11 @@ class PermutationFrame(Frame):
         margin: computes the margin when it is asked for.
     """
 
+    keeps_rows = False
+
     def __init__(self, group: Permutes, layout: Layout, symmetry: Symmetry, margin: Callable[[], Tensor]) -> None:
         self.group = group
-        self.layout = layout
+        self.layout = self.shown_layout = layout
         self.symmetry = symmetry
         self.order = layout.unpad_order(symmetry.order)
         self._back = inverse(self.order)

@@ -99,6 +99,11 @@ class PointSet:
         lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
         return self.rows / lengths.unsqueeze(-1), lengths
 
+    def places(self) -> Tensor:
+        """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
+        directions, lengths = self.directions()
+        return torch.cat([_real(directions.flatten(2)), lengths.log()], -1)
+
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
         if self.colours is None and self.mask is None:
@@ -113,13 +118,13 @@ class Ordering:
 
     Attributes:
         order: ``(B, n)``, the point at each position, padding last.
-        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour; ``None``: no two do.
         generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
         owner: ``(k,)``, the sample of each, ascending.
     """
 
     order: Tensor
-    twins: Tensor
+    twins: Tensor | None
     generators: Tensor
     owner: Tensor
 
@@ -200,7 +205,9 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
+    # not equal.
+    values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
@@ -209,7 +216,7 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
-    rows = _real(points.directions()[0].flatten(2))
+    rows = points.places()
     index = cells.unsqueeze(-1).expand(rows.shape)
     sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
     middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
@@ -242,7 +249,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         sizes, order = _sizes(points).sort(-1)
         apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
-            return Ordering(order, twins, *none)
+            return Ordering(order, None, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
     cells = separate(_invariants(left), left.start(), left.apart)
@@ -257,6 +264,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         return Ordering(order, twins, *none)
     todo = todo[tied]
     symmetric = _label(left.select(tied), cells[tied], backend)
+    assert symmetric.twins is not None
     order[todo], twins[todo] = symmetric.order, symmetric.twins
     return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
 
@@ -267,7 +275,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    apart = torch.linalg.vector_norm(directions.unsqueeze(1) - directions.unsqueeze(2), dim=(-2, -1))
+    places = points.places()
+    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
     same = apart <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.frame.base import Frame
 from minframe.frame.linear import ActsLinearly, LinearFrame
-from minframe.layout import Layout
 from minframe.layout.expand import Expansion, expansion
 from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
@@ -44,6 +43,7 @@ class WeightedFrame(Frame):
 
     group: ActsLinearly
     keeps_scalars = False
+    keeps_rows = False
 
     def __init__(
         self,
@@ -95,10 +95,7 @@ class WeightedFrame(Frame):
         self.samples = samples
         self._uniform = uniform
         self.expansion: Expansion = expansion(cloud.layout, sample)
-
-    @property
-    def shown_layout(self) -> Layout:
-        return self.expansion.layout
+        self.shown_layout = self.expansion.layout
 
     @property
     def poses(self) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -96,7 +97,7 @@ class Affine(_Shifting):
     The frame is that of the linear group on the cloud relative to its mean, moved there.
     """
 
-    @property
+    @cached_property
     @abstractmethod
     def linear(self) -> O | SO | GL:
         """The linear group."""
@@ -167,7 +168,7 @@ class E(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return O(self.d)
 
@@ -176,7 +177,7 @@ class E(Affine):
 class SE(E):
     """Rotations and translations of ``d``-space."""
 
-    @property
+    @cached_property
     def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
 
@@ -190,7 +191,7 @@ class Poincare(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return Lorentz(self.d)
 
@@ -208,6 +209,6 @@ class Aff(Affine):
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))
 
-    @property
+    @cached_property
     def linear(self) -> GL:
         return GL(self.d, complex=self.complex)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -65,7 +66,7 @@ class Isometry(MatrixGroup):
     def __repr__(self) -> str:
         return described(self, self.p, *([self.q] if self.q else []))
 
-    @property
+    @cached_property
     def metric(self) -> tuple[int, ...]:
         """The signs of the form."""
         return (1,) * self.p + (-1,) * self.q
@@ -171,9 +172,10 @@ class Isometry(MatrixGroup):
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
+        needs_grad = cloud.needs_grad
         found = pivoted_qr(cloud.as_rows(), self.special)
         q = found.basis.contiguous()  # not a view, so that no graph holds on to what else was computed
-        if cloud.needs_grad:
+        if needs_grad:
             q = differentiable_basis(cloud.take(found.positions), found, self.special)
         return LinearFrame(
             group=self,
@@ -294,7 +296,9 @@ class Isometry(MatrixGroup):
             fixed = axes_determined | axes_determined[..., 1:].all(-1, keepdim=True)
 
         def split_margin() -> Tensor:
-            unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
+            # In units of the rows as they are given: a change of these is multiplied by T^-1, which is as large as T.
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).squeeze(-1)
+            unit = unit * torch.linalg.matrix_norm(t.detach())
             nearest = [parts.margin(layout.sizes() - int(cloud.is_centred))]
             for axes, known in zip(blocks, determined, strict=True):
                 distance = choice_margin(along(axes), known, unit)

@@ -105,7 +105,6 @@ class Product(Group):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        self.check_frame_types([i.type for i in inputs])
         return self.linear.cloud(inputs, mask, batch, names)
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:

@@ -49,16 +49,15 @@ class _Choices(NamedTuple):
 def _choices(rows: Rows) -> _Choices:
     """The choices of all axes."""
     layout, floor, planes = rows.layout, floor_of(rows), planes_of(rows)
-    extended, own = layout.with_identity(len(planes)), planes[..., : layout.length]
     distances, peaks, ties = [], [], []
     first = equal = None
-    for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, extended, floor)):
+    for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, floor)):
         if first is None:
             first = r2
             if rows.longest is True:
                 equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
         here = layout.positions(r2) == layout.spread(chosen)
-        other_axis = here | ~_same_axis(own[axis:], r2, layout, chosen)
+        other_axis = here | ~_same_axis(planes.own[axis:], r2, layout, chosen)
         if layout.real is not None:
             other_axis = other_axis & layout.real
         if equal is not None:

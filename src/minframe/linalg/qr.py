@@ -171,28 +171,40 @@ def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) 
     return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
 
 
-def planes_of(rows: Rows) -> Tensor:
-    """A private float64 copy of the rows, coordinate by coordinate, for ``steps`` to overwrite: ``(d, *rows)``.
+class Planes(NamedTuple):
+    """A private float64 copy of rows, coordinate by coordinate, for ``steps`` to overwrite.
 
-    It is contiguous. Behind the rows, relative to their origin, stand the ``d`` rows of the identity for each sample.
+    Attributes:
+        values: ``(d, *rows)``, contiguous; the rows relative to their origin, then the ``d`` rows of the identity for
+            each sample.
+        own: a view of the rows alone.
+        extended: the layout of both.
     """
+
+    values: Tensor
+    own: Tensor
+    extended: Layout
+
+
+def planes_of(rows: Rows) -> Planes:
+    """See ``Planes``."""
     layout = rows.layout
     values = layout.planes(rows.values)
+    own = values[..., : layout.length]
     if rows.origin is not None:
-        own = values[..., : layout.length]
         own.sub_(layout.spread(layout.as_sample(rows.origin)))
         if layout.real is not None:
             own.mul_(layout.real)
-    return values
+    return Planes(values, own, layout.with_identity(len(values)))
 
 
-def steps(rows: Rows, planes: Tensor, extended: Layout, floor: Tensor | float | None) -> Iterator[_Step]:
-    """Choose a row for each axis in turn, and reflect all of ``planes_of`` so that it lies on that axis.
+def steps(rows: Rows, planes: Planes, floor: Tensor | float | None) -> Iterator[_Step]:
+    """Choose a row for each axis in turn, and reflect all planes so that it lies on that axis.
 
-    ``extended`` is their layout, with the identity, and ``floor`` is that of the rows.
+    ``floor`` is that of the rows.
     """
     layout, longest, row_floor = rows.layout, rows.longest, rows.row_floor
-    left, columns, own = planes, planes.unbind(), planes[..., : layout.length].unbind()
+    left, columns, own, extended = planes.values, planes.values.unbind(), planes.own.unbind(), planes.extended
     lengths, equal, some = own[0], None, None
     for axis in range(len(own)):
         r2 = squared_norms(own[axis:])
@@ -235,27 +247,24 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
     layout, tolerance, floor = rows.layout, rows.precision.tolerance, floor_of(rows)
-    planes, extended = planes_of(rows), layout.with_identity(rows.values.shape[-1])
-    taken = list(steps(rows, planes, extended, floor))
-    peaks = layout.collect([s.peak for s in taken])
-    signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
+    planes = planes_of(rows)
+    _, lengths, chosen, turned, above = zip(*steps(rows, planes, floor), strict=True)
+    signs = torch.stack(turned).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
-        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(taken) - 1))
+        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(turned) - 1))
     if not data_checks_enabled():  # NaN was not looked for: let it show in all that the sample gives
-        signs = signs + 0 * taken[0].peak
-    planes.mul_(extended.spread(signs))
-    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
-    basis = layout.identity(planes)
+        signs = signs + 0 * lengths[0]
+    planes.values.mul_(planes.extended.spread(signs))
+    peaks, positions, basis = layout.collect(lengths), layout.collect(chosen), layout.identity(planes.values)
     basis = basis.conj() if basis.is_complex() else basis
+    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
     tied = None
     if rows.longest is True:
-        several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
+        several = layout.collect([layout.count_rows(rival) > 1 for rival in above])
         tied = tied_samples(several, determined, special)
-    positions = layout.collect([s.chosen for s in taken])
-    pose = planes[..., : layout.length].movedim(0, -1)
-    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied)
+    return PivotedQR(determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
 def tied_samples(several: Tensor, determined: Tensor, special: bool) -> Tensor:

@@ -79,7 +79,7 @@ from minframe.linalg.whiten import Basis, row_basis
 LONE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
 EVEN = 1e-3  # of the longest eigenvector: the shortest for which the eigensolver's own errors are small enough
 SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
-CLEAR = 0.1  # of its square: the form of a line that is not known is that of rounding, so the line is too, not null
+CLEAR = 10.0  # times the rounding of rows that stood far out: the length from which on a line is one
 COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
 
 
@@ -190,7 +190,9 @@ def spectral(
         if all_true(found.known):
             break
         fewer = torch.where(found.known, found.rank, found.rank - 1)
-        fewer = torch.where((found.rank == 1) & (found.forms.amin(-1) < CLEAR), 1, fewer)  # a null line
+        length = torch.linalg.matrix_norm(found.v).unsqueeze(-1)
+        line = (found.rank == 1) & (length > CLEAR * noise * size).squeeze(-1)  # that is not known, so it may be null
+        fewer = torch.where(line, 1, fewer)
         stages.append(_eigen(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
         found = stages[-1].where(~found.known, found)
 
@@ -214,8 +216,9 @@ def spectral(
     n, partner = _null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = _completed(d, n, partner, taken, pairs, p, q)
-    regular = _aligned(v, _regular(d, taken, p, q), p, q)
-    matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
+    if not all_true(here):
+        regular = _aligned(v, _regular(d, taken, p, q), p, q)
+        matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
     matrix = _checked(matrix, eta, precision, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
@@ -269,15 +272,16 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
     vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors  # ascending
-    lengths = torch.linalg.vector_norm(vu, dim=-2)
-    if not all_true(lengths.amin(-1) > EVEN * lengths.amax(-1)):
+    rank = basis.determined.sum(-1)
+    lengths = torch.linalg.vector_norm(vu, dim=-2).sort(-1, descending=True).values
+    shortest = lengths.gather(-1, (rank - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    if not all_true(shortest >= EVEN * lengths[..., 0]):
         vu = _rotated(vu, eta)
     slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
     vu = vu[..., slots]
     signed = _squares(vu, eta) * eta
     wanted, forms = _axes_wanted(basis, eta, p, noise)
-    rank = basis.determined.sum(-1)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
     unit = torch.where(null, COARSE * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
     excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
@@ -437,11 +441,16 @@ def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[
     """
     if all_true(basis.determined):
         return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
-    values = torch.linalg.eigvalsh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
-    wanted = _first((values > negligible).sum(-1), (values < -negligible).sum(-1), p, len(eta) - p)
-    sizes = values.abs().sort(-1, descending=True).values
+    values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
+    assert basis.peaks is not None
+    # A direction along which rows are shorter than the longest is known less well, by that ratio, and so is its form.
+    ratio = (basis.peaks[..., :1] / torch.where(basis.determined, basis.peaks, 1.0).clamp_min(TINY)).sqrt()
+    least = negligible * (u.abs().square() * (ratio * basis.determined).unsqueeze(-1)).sum(-2).clamp_min(1.0)
+    wanted = _first((values > least).sum(-1), (values < -least).sum(-1), p, len(eta) - p)
+    sizes, order = values.abs().sort(-1, descending=True)
     outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
-    return wanted, (sizes - negligible).masked_fill(outside | basis.determined.all(-1, keepdim=True), torch.inf)
+    outside = outside | basis.determined.all(-1, keepdim=True)
+    return wanted, (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
 
 
 def _first(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:

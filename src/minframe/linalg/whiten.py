@@ -38,6 +38,7 @@ from minframe.linalg.rows import PivotedQR, Precision, Rows
 WHITE = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
 RANK_UNITS = 16.0  # units of rounding, over the whole cloud, that an axis has to stand out by
 ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of the longest row: what is left of a row by the decomposition alone
+WELL_ABOVE = 1e3  # times the floor of rows that stood far out: what they have to be to be taken as they are
 
 
 @dataclass(slots=True)
@@ -73,7 +74,11 @@ def row_basis(
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
-    if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
+    least = pivots.amin(-1, keepdim=True)
+    white = (failed == 0).unsqueeze(-1) & (least > WHITE * pivots.amax(-1, keepdim=True))
+    if precision.floor is not None:
+        white = white & (least > WELL_ABOVE * precision.floor * layout.sizes().to(rows.device).sqrt())
+    if at_most is None and all_true(white):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     found = pivoted_qr(Rows(rows, layout, precision), False)
