@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from docutils import nodes
-from docutils.utils.math import latex2mathml
+from docutils.utils.math import MathError, latex2mathml
 from sphinx.application import Sphinx
+from sphinx.util.logging import getLogger
 from sphinx.writers.html5 import HTML5Translator
 
 import minframe
+
+LOGGER = getLogger(__name__)
 
 project = "minframe"
 author = "The minframe developers"
@@ -49,9 +52,18 @@ html_theme_options = {
 }
 
 
+def mathml(node: nodes.Node, tex: str, as_block: bool) -> str:
+    """A formula; a warning, which is an error here, if it has what MathML has no name for."""
+    try:
+        return latex2mathml.tex2mathml(tex, as_block=as_block)
+    except MathError as error:
+        LOGGER.warning("formula %r: %s", tex, error, location=node)
+        return ""
+
+
 def inline_math(translator: HTML5Translator, node: nodes.math) -> None:
     """MathML, which browsers draw themselves: no script and no font is loaded."""
-    translator.body.append(latex2mathml.tex2mathml(node.astext(), as_block=False))
+    translator.body.append(mathml(node, node.astext(), as_block=False))
     raise nodes.SkipNode
 
 
@@ -59,7 +71,7 @@ def display_math(translator: HTML5Translator, node: nodes.math_block) -> None:
     """The same for a formula on a line of its own."""
     environment = "aligned" if "\\\\" in node.astext() else None
     text = f"\\begin{{{environment}}}{node.astext()}\\end{{{environment}}}" if environment else node.astext()
-    translator.body.append(f'<div class="math">{latex2mathml.tex2mathml(text, as_block=True)}</div>\n')
+    translator.body.append(f'<div class="math">{mathml(node, text, as_block=True)}</div>\n')
     raise nodes.SkipNode
 
 

@@ -9,9 +9,11 @@ import re
 import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 import minframe
 
@@ -23,7 +25,6 @@ FINDER = doctest.DocTestFinder(exclude_empty=True)
 WITH_EXAMPLES = [name for name in MODULES if any(t.examples for t in FINDER.find(importlib.import_module(name)))]
 FENCE = re.compile(r"^```(\S*).*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = sorted(str(page.relative_to(ROOT)) for page in DOCS.rglob("*.md") if "_build" not in page.parts)
-LONG = {"docs/recipes/compile.md"}  # the compiler takes its time
 
 
 def blocks(page: str) -> list[str]:
@@ -54,11 +55,12 @@ def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
     assert float(printed.group(1)) < 1e-5  # what the first example claims
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES if blocks(page)]
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_pages(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where what an example writes does no harm
+    # What is compiled is traced and differentiated, but not made into machine code, which takes a minute:
+    # tests/test_torch.py does that.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     run(page)
 
 

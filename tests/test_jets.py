@@ -50,9 +50,11 @@ def opening_of(x: Tensor) -> Tensor:
 
 
 def thickness(x: Tensor) -> Tensor:
-    """The same of points, which have no directions: how wide they are about their mean, as a part of their length.
+    """The same of points about their mean: their width as a part of their length.
 
-    Particles of six decades of energy, seen as points, are thinner than they are open.
+    A translation knows of differences only. Of a hard particle and two soft ones, those of the soft ones to the hard
+    one have one direction, whatever the angle between them is: the opening that counts is smaller by the energies'
+    ratio.
     """
     widths = torch.linalg.svdvals(x - x.mean(-2, keepdim=True))
     return torch.where(widths[..., 1] > 0, widths[..., 1] / widths[..., 0].clamp_min(1e-300), 1.0)
@@ -80,7 +82,7 @@ def test_jets_come_back(group: mf.Group, kind: str, dtype: torch.dtype) -> None:
             exact = jets(20, n, opening, kind, seed=n)
             x = exact.to(dtype)
             bound = allowed(opening_of(exact), dtype)
-            if type == "point" and n > 2:
+            if type == "point" and n > 2 and kind == "six decades of energy":
                 bound = torch.maximum(bound, allowed(thickness(exact), dtype))
             within = error(model(x), x) <= bound
             assert within.all(), (opening, n)
@@ -256,6 +258,104 @@ def test_what_a_boost_changes_is_explained_by_rounding(mass: float, energy: floa
     could_be_massless = mass2.abs() <= (wide.abs() * spacing).sum((-2, -1))  # 2 p_k dp_k, dp_k half a spacing
     assert (~unexplained | could_be_massless).all()
     assert unexplained.double().mean() < 0.05
+
+
+SCALES = (1e-30, 1e-12, 1e-8, 1e-4, 1.0, 1e4, 1e8, 1e12, 1e30)
+
+
+def null_spans(group: mf.Isometry, count: int, kind: str) -> Tensor:
+    """``(count, n, d)``: rows in a subspace on which the form is degenerate, of size one, moved."""
+    number = torch.complex128 if group.complex else torch.float64
+    generator = torch.Generator().manual_seed(4)
+    basis = torch.eye(group.d, dtype=number)
+    lines = [basis[0] + basis[-1]]
+    if kind == "two lines" and min(group.p, group.q) > 1:
+        lines.append(basis[1] + basis[-2])
+    if kind == "hyperplane":
+        lines += list(basis[1:-1])
+    x = torch.randn(count, 5, len(lines), dtype=number, generator=generator) @ torch.stack(lines)
+    return group.act(group.random(count, dtype=number, generator=generator), x, "vector")
+
+
+@by_dtype
+@pytest.mark.parametrize("kind", ["line", "two lines", "hyperplane"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        *(make(d) for make in (mf.Lorentz, mf.ProperLorentz, mf.OrthochronousLorentz) for d in (2, 3, 4)),
+        *(mf.O(2, 1), mf.O(2, 2), mf.U(1, 1), mf.SU(2, 1), mf.Poincare(2), mf.Poincare(3)),
+    ],
+    ids=str,
+)
+def test_null_spans_come_back_at_every_scale(group: mf.Group, kind: str, dtype: torch.dtype) -> None:
+    # A boost by the scale takes null rows to their pose, and its inverse multiplies their partners: in products with
+    # its matrix nothing would be left of them.
+    linear = getattr(group, "linear", group)
+    type = "vector" if linear is group else "point"
+    number = torch.promote_types(dtype, torch.complex64) if linear.complex else dtype
+    model = mf.Equivariant(lambda x: x, group, inputs=type, outputs=type)
+    for scale in SCALES if kind == "line" else SCALES[3:6]:
+        x = (scale * null_spans(linear, 50, kind)).to(number)
+        assert error(model(x), x).max() <= 20 * EPS[dtype], scale
+        frame = group.frame(x, type=type)
+        assert group.contains(frame.element).all(), scale
+        assert error(frame.from_canonical(frame.to_canonical(x, type), type), x).max() <= 20 * EPS[dtype], scale
+
+
+@pytest.mark.parametrize("group", [mf.O(1, 2), mf.Lorentz(4), mf.Poincare(3), mf.O(2, 2), mf.U(2, 1)], ids=str)
+def test_thin_clouds_are_as_exact_as_others(group: mf.Group) -> None:
+    # Thin in one direction, or in two of opposite signs, but far from null: directions are known down to rounding, so
+    # that invariants are too, and nothing is left out. The eigenvalues that belong to thin directions are the squares
+    # of the noise, below the rounding of the largest.
+    linear = getattr(group, "linear", group)
+    type = "vector" if linear is group else "point"
+    number = torch.complex128 if linear.complex else torch.float64
+    generator = torch.Generator().manual_seed(5)
+    weight = torch.randn(linear.d, 7, dtype=number, generator=generator)
+    model = mf.Invariant(lambda x: (x @ weight).abs().mean(-2), group, inputs=type)
+    for thin in ([0], [linear.d - 1], [0, linear.d - 1]):
+        if len(thin) == linear.d - 1 and linear is not group:
+            continue  # all on a line: its boost is as weak as the line is thin
+        for k in range(1, 11):
+            widths = torch.ones(linear.d, dtype=torch.float64)
+            widths[thin] = 10.0**-k
+            x = torch.randn(40, 9, linear.d, dtype=number, generator=generator) * widths
+            x = x - x.mean(1, keepdim=True)
+            gx = linear.act(linear.random(40, dtype=number, generator=generator), x, "vector")
+            assert (group.frame(gx, type=type).rank == linear.d).all(), (thin, k)
+            change = (model(gx) - model(x)).abs().amax(-1) / model(x).abs().amax(-1)
+            assert change.quantile(0.9) <= 1e-11, (thin, k)
+            identity = mf.Equivariant(lambda x: x, group, inputs=type, outputs=type)
+            assert error(identity(gx), gx).max() <= 1e-13, (thin, k)
+
+
+def test_points_that_coincide_but_for_rounding_have_a_frame() -> None:
+    group = mf.Poincare(4)
+    generator = torch.Generator().manual_seed(6)
+    model = mf.Equivariant(lambda x: x, group, inputs="point", outputs="point")
+    for dtype in EPS:
+        for k in range(2, 18):
+            for n in (1, 2, 5, 12):
+                x = torch.randn(60, 1, 4, dtype=torch.float64, generator=generator)
+                x = x + 10.0**-k * torch.randn(60, n, 4, dtype=torch.float64, generator=generator)
+                x = x.to(dtype)
+                # Up to 10 times the rounding of n such rows, sqrt(n) in length, counts as no line at all.
+                assert error(model(x), x).max() <= 10 * n**0.5 * max(3 * EPS[dtype], 1e-12), (k, n)
+                assert group.contains(group.frame(x, type="point").element).all(), (k, n)
+
+
+@pytest.mark.parametrize("group", [mf.ProperLorentz(4), mf.OrthochronousLorentz(4), mf.SO(2, 2)], ids=str)
+def test_determinants_of_strong_boosts(group: mf.Isometry) -> None:
+    # Signs of blocks, whatever the rapidity: a determinant of the whole has errors of its entries to the power d.
+    one = torch.eye(group.d, dtype=torch.float64)
+    mirror = one.clone()
+    mirror[-1, -1] = -1
+    for rapidity in (1.0, 5.0, 10.0, 15.0):
+        g = group.random(100, dtype=torch.float64, max_rapidity=rapidity)
+        assert group.contains(g).all(), rapidity
+        assert not group.contains(g @ mirror).any(), rapidity
+        assert (group.determinant(g) == 1).all(), rapidity
+        assert (group.determinant(g @ mirror) == -1).all(), rapidity
 
 
 @pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.Lorentz(3), mf.O(2, 1)], ids=str)

@@ -237,7 +237,7 @@ def jumps() -> Figure:
     axes = figure.subplots()
     methods = {
         "Unordered: one pose, jumps": mf.frames.Unordered(),
-        "Smooth(8): a few poses, no jump": mf.frames.Smooth(8.0, moments=False),
+        "Smooth(8): a few poses, no jump": mf.frames.Smooth(8.0),
     }
     for number, (name, method) in enumerate(methods.items()):
         energy = mf.Invariant(lambda x: net(x).sum((-1, -2)), mf.SE(3), frames=method).eval()

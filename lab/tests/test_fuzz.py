@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import replace
@@ -12,6 +13,11 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.frame import invariant, pairs
+from minframe.frame.points import Ordering, PointSet
+from minframe.groups import isometry
+from minframe.linalg import native, qr
+from minframe.linalg.rows import PivotedQR, Rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -102,6 +108,80 @@ def test_decisions_on_a_rational_number_are_too_many() -> None:
     assert next(iter(report.rows.values())).crowded == [4]
     assert report.failed
     assert "on the edge" in report.text()
+
+
+def reported(structure: str, level: int, group: str, frames: str = "minimal", size: int = 12, seeds: int = 3) -> Report:
+    report = Report()
+    for seed in range(seeds):
+        key = Key(seed, structure, level, group, frames, "float64", "dense", size)
+        report.add(key, judge(Trial(key)))
+    return report
+
+
+def test_a_bar_at_a_rational_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "integers", 2, "O(3)", size=300, seeds=4)
+    assert not run().failed
+    for module in (native, qr):
+        monkeypatch.setattr(module, "FRACTION", 0.5)
+    assert run().failed
+
+
+def test_ties_without_room_for_rounding_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding decides between them, and explains each; but not that there are so many."""
+    run = functools.partial(reported, "cube", 15, "O(3)", "unordered")
+    assert not run().failed
+    monkeypatch.setattr(qr, "TIE", 1e-300)
+    monkeypatch.setattr(qr, "APART", 1e-300)
+    assert run().failed
+
+
+def test_a_tolerance_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poses are compared by less than what invariants call equal."""
+    run = functools.partial(reported, "methane", 15, "S() * E(3)", size=8, seeds=2)
+    assert not run().failed
+    monkeypatch.setattr(pairs, "SAME_POSE", 1e-6)
+    assert run().failed
+
+
+def test_a_wrong_sign_at_the_last_rank_but_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "few-rows", 0, "SO(3)")
+    assert not run().failed
+    decompose = isometry.pivoted_qr
+
+    def flipped(rows: Rows, special: bool) -> PivotedQR:
+        found = decompose(rows, special)
+        short = found.determined.sum(-1) == found.determined.shape[-1] - 1
+        found.basis = found.basis.clone()
+        found.basis[short & special, :, -1] *= -1
+        return found
+
+    monkeypatch.setattr(isometry, "pivoted_qr", flipped)
+    assert run().failed
+
+
+def test_a_choice_that_depends_on_the_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The symmetry of a cloud is left out, so that the first of its canonical orders is taken."""
+    run = functools.partial(reported, "ring", 99, "S() * SO(2)", size=6, seeds=1)
+    assert not run().failed
+    order = invariant.order_points
+
+    def first(points: PointSet, backend: str) -> Ordering:
+        found = order(points, backend)
+        return replace(found, generators=found.generators[:0], owner=found.owner[:0])
+
+    monkeypatch.setattr(invariant, "order_points", first)
+    assert run().failed
+
+
+def test_a_symmetry_that_is_missed_with_a_mask_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties have no margin; that alone excuses nothing."""
+    key = Key(85248805, "shell", 9, "S() * Aff(3)", "minimal", "float64", "mask", 32)
+    assert not judge(Trial(key)).violations
+    monkeypatch.setattr(invariant, "with_matrices", lambda poses, chains: [])
+    verdict, report = judge(Trial(key)), Report()
+    report.add(key, verdict)
+    assert verdict.violations + verdict.edges > 10
+    assert report.failed
 
 
 def test_frames_that_promise_nothing_are_caught() -> None:
@@ -206,9 +286,35 @@ def test_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = fuzz.main([*arguments, *(f"--group={name}" for name in groups), "--frames=minimal", "--all"])
     shown = capsys.readouterr().out
     assert status == 0, shown
-    rows = json.loads(path.read_text())
-    assert sum(row["clouds"] for row in rows) > 1000
-    assert {row["structure"] for row in rows} <= set(exact)
+    data = json.loads(path.read_text())
+    assert data["clouds"] > 1000
+    assert set(data["by structure"]) <= set(exact)
+    assert set(data["by kind of group"]) <= {"orthogonal", "with translations", "unitary"}
+    assert data["failed"] == []
+    assert data["configuration"]["seed"] == data["seed"] == 1
+    assert data["hardware"]["cores"]
+
+
+@pytest.mark.slow
+def test_processes_share_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "both.json"
+    options = ["--structure=generic", "--structure=integers", "--group=O(3)", "--frames=minimal", f"--json={path}"]
+    assert fuzz.main(["--minutes=0.05", "--seed=2", "--processes=2", *options]) == 0
+    assert json.loads(path.read_text())["processes lost"] == []
+    assert json.loads(path.read_text())["clouds"] > 100
+    assert "seed 2" in capsys.readouterr().out
+
+
+def test_reports_are_merged() -> None:
+    parts = [Report(), Report()]
+    for seed, part in enumerate(parts):
+        part.add(replace(GENERIC, seed=seed), judge((Exact, Unmoved)[seed](replace(GENERIC, seed=seed))))
+    parts[0].merge(parts[1])
+    (row,) = parts[0].rows.values()
+    assert (row.clouds, row.violations) == (80, 40)
+    assert row.replay.startswith("1:")
+    assert parts[0].failed
+    assert parts[0].data()["by kind of group"]["orthogonal"]["clouds"] == 80
 
 
 def test_a_violation_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

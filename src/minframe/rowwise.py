@@ -15,7 +15,6 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.layout import Dense, Layout
-from minframe.relations import is_per_row
 from minframe.signature import Path
 from minframe.tracing import is_compiling
 
@@ -31,7 +30,7 @@ def check_rowwise(types: Mapping[str, Any], values: Mapping[str, Any], cloud: Cl
     """
     layout = cloud.layout
     found = [item for name, x in values.items() for item in _unmoved(types.get(name), x, (name,))]
-    found = [(path, x, type) for path, x, type in found if is_per_row(x, layout)]
+    found = [(path, x, type) for path, x, type in found if layout.is_per_row(x)]
     if not found or _nothing_to_reorder(layout):
         return
     listed = [x for _, x, _ in _tensors(values) if _lists_edges(x)]

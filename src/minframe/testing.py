@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.checks import not_a_tensor
+from minframe.cloud import Input
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
 from minframe.dtypes import wide
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product
@@ -212,6 +214,9 @@ class _Call:
         if not clouds:
             kinds = " or ".join(repr(t) for t in wanted)
             raise ValueError(f"no {kinds} among the inputs to move: {dict(leaves(self.inputs))}")
+        for name, x, _ in clouds:
+            if not isinstance(x, Tensor):
+                raise not_a_tensor(x, name)
         return clouds
 
     def random_element(

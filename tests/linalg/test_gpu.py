@@ -9,6 +9,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ import torch
 
 import minframe as mf
 from minframe.degenerate import DEGENERATIONS
+from minframe.layout import Dense
+from minframe.linalg import gpu, native
+from minframe.linalg.rows import PivotedQR, Precision, Rows
 
 
 @pytest.mark.slow
@@ -28,10 +32,7 @@ def test_the_kernel_agrees_with_pytorch_on_every_family() -> None:
 
 
 def main() -> None:
-    """Rows chosen, ranks, ties, poses and bases of clouds in every dimension, with every optional input."""
-    from minframe.linalg import gpu, native
-    from minframe.linalg.qr import FRACTION, SPECK, TINY, tie
-
+    """Rows chosen, ranks, ties, poses and bases, with every optional input."""
     random = torch.Generator().manual_seed(0)
     for d in (3, 8):
         for name, degenerate in DEGENERATIONS.items():
@@ -40,33 +41,38 @@ def main() -> None:
                 x = degenerate(torch.randn(2, n, d, generator=random, dtype=torch.float64)).to(dtype)
                 mask = torch.rand(2, n, generator=random) < 0.9
                 mask[:, 0] = True
-                origin = x.double().mean(-2)
-                row_floor = torch.full((2, n), 1e-20, dtype=torch.float64)
-                short, floor = torch.tensor([3.3, 3.3]).double(), torch.tensor([1e-9, 0.0]).double()
-                longest = torch.tensor([True, False])
-                for special in (False, True):
-                    tolerance = max(eps**0.75, 8 * eps)
-                    rule = native.Rule(FRACTION, tolerance, 2 * tie(tolerance) if special else 0.0, SPECK, TINY)
-                    every = {"mask": mask, "short": short, "row_floor": row_floor, "floor": floor}
-                    for given in ({"origin": origin, "noise": 8 * eps}, every | {"longest": longest}):
-                        mine = gpu.pivoted_qr(x, rule, special, **given)
-                        theirs = native.pivoted_qr(x, rule, special, **given)
-                        agree(mine, theirs, x, name, 64 * eps)
+                precision = Precision(eps, max(eps**0.75, 8 * eps))
+                with_floor = replace(precision, floor=torch.tensor([[1e-9], [0.0]], dtype=torch.float64))
+                centred = Rows(x, Dense((2,), n), precision, x.double().mean(-2), longest=True)
+                every = Rows(
+                    x,
+                    Dense((2,), n, mask),
+                    with_floor,
+                    longest=torch.tensor([True, False]),
+                    short=torch.tensor([3.3, 3.3]).double(),
+                    row_floor=torch.full((2, n), 1e-20, dtype=torch.float64),
+                )
+                for special, rows in ((False, centred), (True, centred), (True, every)):
+                    agree(gpu.pivoted_qr(rows, special), native.pivoted_qr(rows, special), x, name, 64 * eps)
     nan = torch.full((2, 5, 3), torch.nan)
     nan[1] = torch.randn(5, 3, generator=random)
-    found = gpu.pivoted_qr(nan, native.Rule(FRACTION, 1e-6, 0.0, SPECK, TINY), False)
-    assert found.pose[0].isnan().all()
-    assert found.pose[1].isfinite().all()
+    rows = Rows(nan, Dense((2,), 5), Precision(1e-7, 1e-6))
+    with mf.unchecked():
+        found = gpu.pivoted_qr(rows, False)
+    assert found.pose(torch.float32)[0].isnan().all()
+    assert found.pose(torch.float32)[1].isfinite().all()
     assert not found.determined[0].any()
 
 
-def agree(mine, theirs, x, name: str, bound: float) -> None:
+def agree(mine: PivotedQR, theirs: PivotedQR, x: torch.Tensor, name: str, bound: float) -> None:
     size, known = x.double().abs().max(), theirs.determined
     assert torch.equal(mine.determined, known), name
     assert torch.equal(mine.positions * known, theirs.positions * known), name
-    if theirs.several is not None:
-        assert torch.equal(mine.several & known, theirs.several & known), name
-    assert (mine.pose - theirs.pose).abs().max() <= bound * size, name
+    nowhere = torch.zeros_like(known[..., 0])
+    ties = [nowhere if found.tied is None else found.tied for found in (mine, theirs)]
+    assert torch.equal(*ties), name
+    pose, expected = (found.pose(torch.float64) for found in (mine, theirs))
+    assert (pose - expected).abs().max() <= bound * size, name
     across = (mine.basis - theirs.basis) * known.unsqueeze(-2)
     least = (theirs.peaks / theirs.peaks[..., :1].clamp_min(1e-300)).sqrt()[known]
     assert across.abs().max() <= bound / least.min() if len(least) else True, name

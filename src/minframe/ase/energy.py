@@ -31,10 +31,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from minframe.cloud import Input
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Smooth
 from minframe.groups.affine import Affine, E, Translation
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.groups.sum import Sum, direct_sum
 from minframe.groups.trivial import Trivial

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import Tensor
 
+from minframe.cloud import Cloud
 from minframe.layout import Layout
+from minframe.types import Type
 
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
+
+class Acts(Protocol):
+    """What a frame needs to know of its group."""
+
+    def type(self, name: str, /) -> Type:
+        """The type of that name, or a ``ValueError``."""
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout, /) -> None:
+        """Raise an error that calls ``x`` by its ``name`` unless it can be of this type in a batch of this layout."""
+
+    def frame_of(self, cloud: Cloud, /) -> Frame:
+        """The minimal frame that the inputs of a cloud determine together."""
 
 
 class Frame(ABC):
@@ -19,15 +31,14 @@ class Frame(ABC):
     ``rank``, ``size`` and ``margin`` have one entry per sample.
     """
 
-    group: Group
+    group: Acts
     layout: Layout
+    #: of what a backbone is shown, and returns
+    shown_layout: Layout
     #: whether scalars are what they are in every frame, also those of a row
     keeps_scalars: bool = True
-
-    @property
-    def shown_layout(self) -> Layout:
-        """The layout of what a backbone is shown, and returns."""
-        return self.layout
+    #: whether rows are shown where they are, and so masks and batch vectors as they are
+    keeps_rows: bool = True
 
     @property
     @abstractmethod
@@ -67,6 +78,14 @@ class Frame(ABC):
         ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
         what rounding left outside is set to zero.
         """
+
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        """``pose`` of what is known to be of that type."""
+        return self.pose(x, kind.name, own)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        """``from_canonical`` of what is known to be of that type."""
+        return self.from_canonical(y, kind.name)
 
     def reorder(self, x: Tensor) -> Tensor:
         """A mask or a batch vector in the order of the rows that a backbone is shown."""

@@ -25,17 +25,19 @@ from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.cluster import cluster
 from minframe.layout import Layout, Ragged
 from minframe.linalg.hilbert import bits_per_axis, hilbert_position
-from minframe.relations import is_per_row
 from minframe.types import Type
 
 
 class CurveFrame(Frame):
     """The frame ``inner`` of a product with ``S()``, its canonical rows in the order of a Hilbert curve."""
 
+    keeps_rows = False
+
     def __init__(self, inner: Any, cloud: Cloud) -> None:
         self.inner = inner
+        self.keeps_scalars = inner.keeps_scalars
         self.group = inner.group
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self._tolerance = cloud.tolerance
         layout = self.layout
         canonical: Layout = layout
@@ -43,7 +45,7 @@ class CurveFrame(Frame):
             canonical = Ragged(layout.index.sort()[0], layout.count)
         mask = layout.padding_mask()
         with torch.no_grad():
-            x, type = next((x, t) for x, t in cloud.inputs if is_per_row(x, layout, t.order))
+            x, type = next((x, t) for x, t in cloud.inputs if layout.is_per_row(x, t.order))
             rows = canonical.pad(wide(inner.pose(x.detach(), type.name, own=True)))
             self._rows = rows.reshape(*rows.shape[:2], -1)
             if mask is not None:  # padding is last
@@ -61,10 +63,6 @@ class CurveFrame(Frame):
         if mask is not None:
             position = torch.where(mask, position, torch.iinfo(torch.int64).max)
         return position.argsort(dim=-1, stable=True)
-
-    @property
-    def keeps_scalars(self) -> bool:  # type: ignore[override]
-        return self.inner.keeps_scalars
 
     @property
     def element(self) -> Any:

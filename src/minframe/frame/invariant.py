@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,23 +24,21 @@ from torch import Tensor
 from minframe.checks import all_true, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
-from minframe.frame import Frame, LinearFrame
+from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.permutation import Permutes
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
-from minframe.frame.product import ProductFrame, reordered
+from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import APART
-from minframe.relations import coloured, is_per_row
-from minframe.tracing import is_compiling
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
-    from minframe.groups.linear import LinearGroup
-    from minframe.groups.product import Product
+from minframe.linalg.stabiliser import IsometryStabiliser
+from minframe.relations import coloured
+from minframe.tracing import is_compiling, is_transformed
 
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
@@ -49,49 +47,65 @@ EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
+MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
-def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
+class ActsOnBoth(Acts, Protocol):
+    """What a frame needs to know of a product of permutations with a group that acts on coordinates."""
+
+    @property
+    def permutations(self) -> Permutes: ...
+
+    @property
+    def linear(self) -> ActsLinearly: ...
+
+
+def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     """The cloud, reduced, as a batch of sets of points."""
+    eps, rank_tolerance = cloud.eps, cloud.tolerance
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
     rows, fixed, noises, means, noisy = [], [], [], [], False
+    stretches = []
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
     for x, type in cloud.inputs:
         raw = x.detach()
-        y = wide(raw)
+        y = raw.to(torch.promote_types(raw.dtype, torch.float64))
         if origin is not None and type.affine:
-            y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+            y = y - layout.beside(origin.detach(), y, 1)
         unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
-        per_row = is_per_row(x, layout, type.order)
+        per_row = layout.is_per_row(x, type.order)
 
-        def by_sample(x: Tensor, per_row: bool = per_row) -> Tensor:
-            if not per_row:
-                lead = len(layout.batch_shape)
-                return x.reshape(math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1])
-            x = layout.pad(x)
-            return x if mask is None else x * mask.view(*mask.shape, *(1,) * (x.ndim - 2))
-
-        raw, y = by_sample(raw), by_sample(y)
+        if per_row:
+            raw, y = layout.pad(raw), layout.pad(y)
+            unmoved = y if matrix is None else layout.pad(unmoved)
+            if mask is not None:
+                real = mask.view(*mask.shape, *(1,) * (y.ndim - 2))
+                raw, y, unmoved = raw * real, y * real, unmoved if matrix is None else unmoved * real
+        else:
+            lead = len(layout.batch_shape)
+            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
+            raw, y, unmoved = raw.reshape(shape), y.reshape(shape), unmoved.reshape(shape)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
         moved = matrix is not None or (origin is not None and type.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
-        rounding = cloud.eps * stretch * far
+        rounding = eps * stretch * far
         there = size * COINCIDENT > rounding
-        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
-            unmoved = by_sample(unmoved)
+        if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
-            y = torch.where(behind_batch(there, y, 0), y, unmoved)
-            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
-            there = size * COINCIDENT > rounding
+            stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
+            if not all_true(there):  # nothing is left by a boost, of what may be far from a point
+                y = torch.where(behind_batch(there, y, 0), y, unmoved)
+                size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
+                there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -106,7 +120,7 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     # Coordinates as they were given are exact relative to each row, not only to the longest.
     soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    tolerance = cloud.tolerance * torch.stack(means).amin(0).unsqueeze(-1)
+    tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
     equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
     slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
@@ -124,17 +138,19 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         colours,
         edges,
         mask,
-        cloud.tolerance,
+        rank_tolerance,
+        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
     )
 
 
-def check_values(group: Group, cloud: Cloud) -> None:
+def check_values(group: Acts, cloud: Cloud) -> None:
     """Raise an error where values cannot be looked at."""
     for x, _ in cloud.inputs:
-        check_not_mapped(x, group, cloud.name)
+        if is_transformed(x):
+            check_not_mapped(x, group, cloud.name)
 
 
-def product_frame(group: Product, cloud: Cloud) -> Frame:
+def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
     matrices = getattr(group.linear, "matrices", None)
     if matrices is not None:  # a finite group
@@ -144,26 +160,17 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
     check_values(group, cloud)
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
-    number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
+    order, rows, linear, pairs = _framed(group.linear, cloud, ordering, points)
     twins = None
-    if not all_true(ordering.twins == number):
-        position = inverse(order)
-        twins = position.gather(-1, ordering.twins.gather(-1, order))
-    frame = ProductFrame(
-        group,
-        cloud,
-        cloud.layout.unpad_order(order),
-        linear,
-        twins,
-        pairs,
-        shown=True,
-        margin=lambda: order_margin(points),
-    )
-    return _with_true_symmetry(frame)
+    if ordering.twins is not None:
+        number = torch.arange(order.shape[-1], device=order.device)
+        if not all_true(ordering.twins == number):
+            twins = inverse(order).gather(-1, ordering.twins.gather(-1, order))
+    frame = ProductFrame(group, cloud, rows, linear, twins, pairs, shown=True, margin=lambda: order_margin(points))
+    return frame if twins is None and not pairs else _with_true_symmetry(frame)
 
 
-def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
@@ -173,14 +180,14 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """
     matrices = getattr(group, "matrices", None)
     if matrices is not None and not cloud.inputs:  # grids have no rows
-        return group.row_frame(cloud)
+        return group.frame_of(cloud)
     if matrices is not None:  # a finite group
         return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
     check_values(group, cloud)
-    frame = group.row_frame(cloud)
+    frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
@@ -188,7 +195,7 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     few = replace(cloud.select(tied), longest=False)
     points = point_set(group, few.tamed())
     found = order_points(points, DEFAULT)
-    order, linear, pairs = _framed(group, few, found, points.equal, thin_samples(points, found.owner))
+    order, _, linear, pairs = _framed(group, few, found, points)
     if not pairs:  # rows may stay where they are: matrices do not depend on their order
         whole = frame.with_samples(tied, linear, cloud)
         if whole is not None:
@@ -200,8 +207,8 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
         every = (~mask).long().argsort(dim=-1, stable=True)
     every[tied] = order
     order = layout.unpad_order(every)
-    ordered = replace(reordered(cloud, order), longest=~frame.tied)
-    whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
+    ordered = replace(cloud.reordered(order), longest=~frame.tied)
+    whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
     return _with_true_symmetry(
@@ -214,19 +221,26 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
 
     After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
-    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
+    group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
     """
     linear, cloud = frame.linear, frame.cloud
-    if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
+    if linear.own_columns is None or linear.linear is None:
         return frame
     with torch.no_grad():
         strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
-        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        if isinstance(linear.stabiliser, IsometryStabiliser):
+            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        else:
+            assert linear.inverse is not None
+            strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, type in cloud.inputs:
-            if type.order == 1 and is_per_row(x, cloud.layout, type.order):
+            if type.order == 1 and cloud.layout.is_per_row(x, type.order):
                 back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
-                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                away = cloud.layout.clean(back - x, 1)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
     if all_true(stays):
         return frame
@@ -241,14 +255,16 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
-) -> tuple[Tensor, LinearFrame, list[Pairs]]:
-    """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
-    order = ordering.order
-    ordered = reordered(cloud, cloud.layout.unpad_order(order))
-    linear = group.row_frame(ordered)
+    group: ActsLinearly, cloud: Cloud, ordering: Ordering, points: PointSet
+) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
+    """The final order ``(B, n)``, that of the rows as given, the frame of these, and what symmetry is left."""
+    order, equal = ordering.order, points.equal
+    rows = cloud.layout.unpad_order(order)
+    ordered = cloud.reordered(rows)
+    linear = group.frame_of(ordered)
     if not len(ordering.owner):
-        return order, linear, []
+        return order, rows, linear, []
+    thin = thin_samples(points, ordering.owner)
     owner = ordering.owner.cpu()
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
@@ -260,21 +276,22 @@ def _framed(
             for sample, permutation in moved.items():
                 order[sample] = order[sample][permutation.to(order.device)]
     if moved:
-        ordered = reordered(cloud, cloud.layout.unpad_order(order))
-        linear = group.row_frame(ordered)
+        rows = cloud.layout.unpad_order(order)
+        ordered = cloud.reordered(rows)
+        linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses
-        return order, linear, with_matrices(poses, chains)
+        return order, rows, linear, with_matrices(poses, chains)
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
+def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
     for x, type in ordered.inputs:
         # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
         y = linear.coordinates(wide(x.detach()), type.name)
-        rows = is_per_row(x, layout, type.order)
+        rows = layout.is_per_row(x, type.order)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
     mask = layout.padding_mask()

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_core, data_checks_enabled
-from minframe.cloud import Cloud
-from minframe.dtypes import narrow
-from minframe.frame.base import Frame
+from minframe.cloud import Cloud, Reduction
+from minframe.dtypes import narrow, wide
+from minframe.frame.base import Acts, Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser
-from minframe.linalg.qr import CanonicalRows
-from minframe.linalg.stabiliser import Stabiliser
+from minframe.linalg.rows import CanonicalRows
+from minframe.linalg.stabiliser import InParts, Stabiliser
+from minframe.tracing import has_tangent
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
+
+class ActsLinearly(Acts, Protocol):
+    """What a frame needs to know of a group that acts on coordinates."""
+
+    @property
+    def d(self) -> int:
+        """Length of the coordinate axis."""
+
+    @property
+    def complex(self) -> bool:
+        """Whether it acts on complex numbers."""
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None, /) -> Tensor:
+        """The element with these parts."""
+
+    def determinant(self, linear: Tensor, /) -> Tensor:
+        """Of the matrix of an element, ``(*batch,)``."""
+
+    def frame_of(self, cloud: Cloud, /) -> LinearFrame:
+        """The minimal frame of a cloud, rows taken in the order they have."""
+
+    def reduction(self, cloud: Cloud, /) -> Reduction:
+        """What is left of the cloud to know but for compact groups; without derivatives."""
 
 
 class _UnlikeError(Exception):
@@ -62,11 +84,11 @@ class LinearFrame(Frame):
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
 
     def __init__(
         self,
-        group: LinearGroup,
+        group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
         shift: Tensor | None,
@@ -86,8 +108,8 @@ class LinearFrame(Frame):
         self.shift = shift
         self.stabiliser = stabiliser
         self.cloud = cloud
-        self.layout = cloud.layout
-        self.dtype = cloud.dtype
+        self.layout = self.shown_layout = cloud.layout
+        self.dtype = cloud.inputs[0][0].dtype if cloud.inputs else cloud.dtype
         self.tied = tied
         self._margin = margin
         self._decomposition = decomposition
@@ -136,27 +158,65 @@ class LinearFrame(Frame):
         return self._margin()
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
+        kind = self._checked(x, type, "x")
+        if self.own_columns is not None and any(x is own for own, _ in self.cloud.inputs):
+            return self._inward(x, kind, self.own_inverse, self.own_columns)
         return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        return self.shown(x, self._checked(x, type, "x"), own)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        return self.carried_back(y, self._checked(y, type, "y"))
+
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        """The type of that name, once ``x`` is known to be of it."""
         kind = self.group.type(type)
-        if own and self._decomposition is not None and self.cloud.is_just(x):
-            return self._decomposition.pose(x.dtype).view(x.shape)
+        if kind.order or kind.parity:
+            check_core(x, kind.order, self.group.d, kind.name, name, self.layout.leading, self.group.complex)
+        return kind
+
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        if own and kind.order and self._decomposition is not None:
+            inputs = self.cloud.inputs  # ``x`` may still have its padding, which is zero there
+            if len(inputs) == 1 and inputs[0][0].shape == x.shape and not has_tangent(x):
+                return self._decomposition.pose(x.dtype).view(x.shape)
         if kind in UNTOUCHED:
             return x
-        if not (kind.order or kind.parity):
-            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
-        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and self.inverse is not None:
-            matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and matrix is not None:
             return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
-        return narrow(self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind), x.dtype)
+        if not (kind.order or kind.parity):
+            return self._inward(x, kind, matrix)
+        return narrow(self._average(self._defined(self._inward(x, kind, matrix), kind, inward=True), kind), x.dtype)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        if not (kind.order or kind.parity):
+            return y
+        y = self._defined(y, kind, inward=False)
+        dtype = torch.promote_types(y.dtype, self.dtype)
+        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
+        if kind.order != 1 or matrix is None:
+            y = self._average(y, kind)
+        parts = None
+        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
+            matrix, parts = self.stabiliser.fold(matrix, kind), self.stabiliser.in_parts(kind)
+        det = self.group.determinant(self.linear) if kind.parity and self.linear is not None else None
+        layout = self.layout
+        matrix = None if matrix is None else layout.for_rows(matrix, y)
+        det = None if det is None else layout.for_rows(det, y)
+        shift = layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
+        if parts is None or matrix is None:
+            return transform(y, kind, matrix, det, shift, dtype)
+        moved = self._carried(y, kind, matrix, parts, det)
+        moved = torch.where(layout.beside(parts.here, y, 0), moved, transform(y, kind, matrix, det))
+        return narrow(moved if shift is None else moved + shift, dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
-        return self._inward(x, self.group.type(type), self.own_inverse, self.own_columns)
+        return self._inward(x, self._checked(x, type, "x"), self.own_inverse, self.own_columns)
 
     def _own_inverse_in_span(self) -> Tensor | None:
         """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
@@ -164,36 +224,31 @@ class LinearFrame(Frame):
             self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
         return self._in_span
 
-    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
-        if not (kind.order or kind.parity):
-            return y
-        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading, self.group.complex)
-        y = self._defined(y, kind, inward=False)
-        dtype = torch.promote_types(y.dtype, self.dtype)
-        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
-        if kind.order != 1 or matrix is None:
-            y = self._average(y, kind)
-        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
-            matrix = self.stabiliser.fold(matrix, kind)
-        y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
-        if self.shift is not None and kind.affine:
-            y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
-        return narrow(y, dtype)
+    def _carried(self, y: Tensor, kind: Type, matrix: Tensor, parts: InParts, det: Tensor | None) -> Tensor:
+        """``y`` moved by ``g0`` in parts, index by index; ``matrix`` and ``det`` have an entry for each row."""
+        parts = InParts(*(self.layout.for_rows(t, y) for t in (parts.here, parts.outward, parts.projector)))
+        rounding = 8 * torch.finfo(y.dtype).eps
+        moved = wide(y)
+        for _ in range(kind.order):
+            moved = parts.carry(moved, matrix, rounding)
+            moved = moved.mT if kind.order == 2 else moved
+        return moved if det is None else moved * behind_batch(det, moved, 0)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
         if not (kind.order or kind.parity):
             return x if kind is CONSTANT else self.layout.clean(x, kind.order)
-        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
-        dtype = x.dtype
+        layout, dtype = self.layout, x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
-            x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
-        x = self.layout.clean(x, kind.order)
-        y = transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x))
-        if columns is not None and kind.order == 1:
-            y = columns.replace(y, x, lambda sample: self.layout.for_rows(sample, x))
-        return narrow(y, dtype)
+            x = x - layout.beside(self.shift, x, 1)
+        x = layout.clean(x, kind.order)
+        matrix = None if matrix is None else layout.for_rows(matrix, x)
+        det = self.group.determinant(self.inverse) if kind.parity and self.inverse is not None else None
+        det = None if det is None else layout.for_rows(det, x)
+        if columns is None or kind.order != 1:
+            return transform(x, kind, matrix, det, None, dtype)
+        y = transform(x, kind, matrix, det)
+        return narrow(columns.replace(y, x, lambda sample: layout.for_rows(sample, x)), dtype)
 
     def averaged(self, y: Tensor, kind: Type) -> Tensor:
         """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""
@@ -208,7 +263,7 @@ class LinearFrame(Frame):
         if undefined is None:
             return y
         if not data_checks_enabled():
-            return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
+            return y + self.layout.beside(torch.where(undefined, torch.nan, 0.0), y, 0)
         if bool(undefined.any()):
             what = "an input that does not determine the frame" if inward else "an output"
             first = int(undefined.flatten().nonzero()[0])
@@ -218,9 +273,3 @@ class LinearFrame(Frame):
                 "the frame"
             )
         return y
-
-    def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
-        return self._for_rows(torch.linalg.det(matrix), x) if kind.parity and matrix is not None else None
-
-    def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
-        return None if sample is None else self.layout.for_rows(sample, x)

@@ -30,7 +30,7 @@ from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry, Symmetry
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import transform
 from minframe.linalg.orbit import SCORES, Scores, choose, probes
-from minframe.relations import coloured, is_per_row
+from minframe.relations import coloured
 from minframe.types import Type
 
 #: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same
@@ -53,8 +53,9 @@ class OrbitFrame(Frame):
             )
         self.group = group
         self.cloud = cloud
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self.keeps_scalars = shown
+        self.keeps_rows = not shown
         self._shown = shown
         device = cloud.inputs[0][0].device
         self.matrices = matrices.to(device)
@@ -244,7 +245,7 @@ class OrbitFrame(Frame):
         """Number of axes that permutations reorder."""
         if kind.name == "scalar" and self.keeps_scalars:
             return 0
-        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
+        return kind.nodes or int(self.layout.is_per_row(x, kind.order))
 
     def _act(self, y: Tensor, matrix: Tensor, kind: Type) -> Tensor:
         if not (kind.order or kind.parity):
@@ -278,7 +279,7 @@ def _parts(cloud: Cloud, mask: Tensor | None) -> tuple[Tensor, Sequence[Tensor]]
     layout, rows, fixed = cloud.layout, [], []
     for x, type in cloud.inputs:
         y = wide(x.detach())
-        if is_per_row(x, layout, type.order):
+        if layout.is_per_row(x, type.order):
             y = layout.pad(y)
             y = y.reshape(*y.shape[:2], -1, y.shape[-1])
             if mask is not None:

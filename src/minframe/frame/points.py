@@ -19,14 +19,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.cloud import Planes
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
 from minframe.labelling.separate import FEW, separate, separate_with_margin
 from minframe.layout import Dense
-from minframe.linalg.qr import TINY, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision, Rows
 
 THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
@@ -47,6 +48,7 @@ class PointSet:
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
         tolerance: relative, below which a dimension is none.
+        stretch: ``(B,)``, how much larger relative changes of the cloud as it was given are here, at most.
     """
 
     rows: Tensor
@@ -59,6 +61,7 @@ class PointSet:
     edges: Tensor | None
     mask: Tensor | None
     tolerance: float
+    stretch: Tensor
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -77,7 +80,16 @@ class PointSet:
             of(self.edges),
             of(self.mask),
             self.tolerance,
+            self.stretch[samples],
         )
+
+    @property
+    def apart(self) -> Tensor:
+        """``(B, 1)``, what invariants have to differ by to tell points apart.
+
+        Where the coordinates themselves are invariant, nothing else is asked: points that they leave together are one.
+        """
+        return self.equal if self.blocks is None else self.slack
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
@@ -86,6 +98,11 @@ class PointSet:
         """
         lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
         return self.rows / lengths.unsqueeze(-1), lengths
+
+    def places(self) -> Tensor:
+        """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
+        directions, lengths = self.directions()
+        return torch.cat([_real(directions.flatten(2)), lengths.log()], -1)
 
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
@@ -101,13 +118,13 @@ class Ordering:
 
     Attributes:
         order: ``(B, n)``, the point at each position, padding last.
-        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour; ``None``: no two do.
         generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
         owner: ``(k,)``, the sample of each, ascending.
     """
 
     order: Tensor
-    twins: Tensor
+    twins: Tensor | None
     generators: Tensor
     owner: Tensor
 
@@ -157,7 +174,7 @@ def _invariants(points: PointSet) -> Tensor:
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
     layout = Dense((rows.shape[0],), rows.shape[1])
-    found = pivoted_qr(Planes.of(rows, layout, tolerance, tolerance, "x"), False)
+    found = pivoted_qr(Rows(rows, layout, Precision(0.0, tolerance, tolerance)), False)
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 
@@ -188,7 +205,9 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
+    # not equal.
+    values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
@@ -197,7 +216,7 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
-    rows = _real(points.directions()[0].flatten(2))
+    rows = points.places()
     index = cells.unsqueeze(-1).expand(rows.shape)
     sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
     middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
@@ -230,10 +249,10 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         sizes, order = _sizes(points).sort(-1)
         apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
-            return Ordering(order, twins, *none)
+            return Ordering(order, None, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
-    cells = separate(_invariants(left), left.start(), left.slack)
+    cells = separate(_invariants(left), left.start(), left.apart)
     tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
     if points.blocks is not None and len(tied):
         cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
@@ -245,6 +264,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         return Ordering(order, twins, *none)
     todo = todo[tied]
     symmetric = _label(left.select(tied), cells[tied], backend)
+    assert symmetric.twins is not None
     order[todo], twins[todo] = symmetric.order, symmetric.twins
     return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
 
@@ -255,7 +275,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    apart = torch.linalg.vector_norm(directions.unsqueeze(1) - directions.unsqueeze(2), dim=(-2, -1))
+    places = points.places()
+    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
     same = apart <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
@@ -334,12 +355,14 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
 def order_margin(points: PointSet) -> Tensor:
     """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
 
+    It is relative to the size of the cloud as it was given: what a change of that is multiplied by is divided out.
+
     Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
     equal may order them by their lengths.
     """
     start = _alone(points.start(), points.mask)
-    cells, margin = separate_with_margin(_invariants(points), start, points.slack)
+    cells, margin = separate_with_margin(_invariants(points), start, points.apart)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
-    return torch.where(tied, 0.0, margin / 2)
+    return torch.where(tied, 0.0, margin / (2 * points.stretch))

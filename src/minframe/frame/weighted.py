@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.frame import Frame, LinearFrame
-from minframe.layout import Layout
+from minframe.frame.base import Frame
+from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.layout.expand import Expansion, expansion
 from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT
-
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
 
 Uniform = Callable[..., Tensor]
 
@@ -44,12 +41,13 @@ class WeightedFrame(Frame):
         uniform: source of random numbers.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
     keeps_scalars = False
+    keeps_rows = False
 
     def __init__(
         self,
-        group: LinearGroup,
+        group: ActsLinearly,
         cloud: Cloud,
         sample: Tensor,
         weights: Tensor,
@@ -97,10 +95,7 @@ class WeightedFrame(Frame):
         self.samples = samples
         self._uniform = uniform
         self.expansion: Expansion = expansion(cloud.layout, sample)
-
-    @property
-    def shown_layout(self) -> Layout:
-        return self.expansion.layout
+        self.shown_layout = self.expansion.layout
 
     @property
     def poses(self) -> Tensor:
@@ -123,7 +118,7 @@ class WeightedFrame(Frame):
     @property
     def rank(self) -> Tensor:
         with torch.no_grad():
-            return self.group.row_frame(replace(self.cloud, origin=None)).rank
+            return self.group.frame_of(replace(self.cloud, origin=None)).rank
 
     @property
     def size(self) -> Tensor:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.groups.base import Input
+from minframe.checks import check_numbers
+from minframe.cloud import Input
 from minframe.groups.permutation import S
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.colours import edge_colours, node_colours, tolerance
 from minframe.labelling.label import labelling
-from minframe.relations import check_numbers
 
 
 def is_isomorphic(

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.general import GL
-from minframe.groups.linear import LinearGroup, Reduction, described
+from minframe.groups.linear import LinearGroup, described
 from minframe.groups.lorentz import Lorentz
 from minframe.groups.orthogonal import SO, O
 from minframe.linalg.action import product
@@ -70,7 +71,7 @@ class Translation(_Shifting):
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         return g.isfinite().all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         cloud = cloud.centred()
         shift = cloud.origin
         assert shift is not None
@@ -96,7 +97,7 @@ class Affine(_Shifting):
     The frame is that of the linear group on the cloud relative to its mean, moved there.
     """
 
-    @property
+    @cached_property
     @abstractmethod
     def linear(self) -> O | SO | GL:
         """The linear group."""
@@ -131,6 +132,9 @@ class Affine(_Shifting):
         bottom[..., -1] = 1
         return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        return self.linear.determinant(linear)
+
     def inverse(self, g: Tensor) -> Tensor:
         linear, shift = self.parts(g)
         back = self.linear.inverse(linear)
@@ -146,8 +150,8 @@ class Affine(_Shifting):
         affine = ((g[..., -1, :] - bottom).abs() <= (default_atol(g) if atol is None else atol)).all(-1)
         return self.linear.contains(linear, atol) & affine & shift.isfinite().all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frame = self.linear.row_frame(cloud.centred())
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frame = self.linear.frame_of(cloud.centred())
         frame.group = self
         return frame
 
@@ -164,7 +168,7 @@ class E(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return O(self.d)
 
@@ -173,7 +177,7 @@ class E(Affine):
 class SE(E):
     """Rotations and translations of ``d``-space."""
 
-    @property
+    @cached_property
     def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
 
@@ -187,7 +191,7 @@ class Poincare(Affine):
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return Lorentz(self.d)
 
@@ -205,6 +209,6 @@ class Aff(Affine):
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))
 
-    @property
+    @cached_property
     def linear(self) -> GL:
         return GL(self.d, complex=self.complex)

@@ -12,17 +12,15 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
-from minframe.groups.base import Input, default_atol
-from minframe.groups.linear import Reduction
+from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
-from minframe.relations import is_per_row
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
@@ -204,7 +202,7 @@ class Discrete(MatrixGroup):
         """Of ``linalg.grid``, for grids like ``x``."""
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
-    def row_frame(self, cloud: Cloud) -> DiscreteFrame:
+    def frame_of(self, cloud: Cloud) -> DiscreteFrame:
         if cloud.longest is not False:
             raise ValueError(f"{self} has no frames that ignore the order of rows inside a direct sum")
         with torch.no_grad():
@@ -220,7 +218,7 @@ class Discrete(MatrixGroup):
         found = [softened(s, unit) for s in scores]
         eye = torch.eye(self.d, dtype=torch.float64)
         for i, (x, kind) in enumerate(cloud.inputs):
-            if is_per_row(x, cloud.layout, kind.order):
+            if cloud.layout.is_per_row(x, kind.order):
                 found[i] = set_scores(x, cloud.layout, self.matrices.mT.to(x.device), eye.to(x.device), unit)
         return self.matrices, shares(found, allowed, sharpness)
 
@@ -271,25 +269,26 @@ class DiscreteFrame(LinearFrame):
         self._single = all_true(choice.count == 1)
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
-        if kind is not self.group.grid:
+        if self._checked(x, type, "x") is not self.group.grid:
             return super().to_canonical(x, type)
         return self._moved(x, inward=True, alone=True)
 
-    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        if self.group.type(type) is not self.group.grid:
-            return super().pose(x, type, own)
-        return self._moved(x, inward=True)
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        kind = self.group.type(type)
+        if kind is not self.group.grid:
+            return super()._checked(x, type, name)
+        self.group.check(x, type, name, self.layout)
+        return kind
 
-    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        if self.group.type(type) is not self.group.grid:
-            return super().from_canonical(y, type)
-        return self._moved(y, inward=False)
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        return super().shown(x, kind, own) if kind is not self.group.grid else self._moved(x, inward=True)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        return super().carried_back(y, kind) if kind is not self.group.grid else self._moved(y, inward=False)
 
     def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
         grid: Any = self.group.grid
         d = grid.order
-        self.group.check(x, grid.name, "x" if inward else "y", self.layout)
         shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):

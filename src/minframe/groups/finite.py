@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
 from minframe.linalg.action import multiply
 from minframe.linalg.finite import orbit_scores, set_scores
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
-from minframe.relations import is_per_row
 from minframe.types import SCALAR, Type
 
 
@@ -215,7 +214,7 @@ class Finite(Group):
         found = []
         for x, kind in cloud.inputs:
             scores = softened(self._scores(x, kind, cloud), unit)
-            if kind.name in self._rows and is_per_row(x, cloud.layout, 1):
+            if kind.name in self._rows and cloud.layout.is_per_row(x, 1):
                 form = self._forms[kind.name].to(x.device)
                 scores = set_scores(x, cloud.layout, self._inverses(kind, x), form, unit)
             found.append(scores)
@@ -234,7 +233,7 @@ class FiniteFrame(Frame):
     def __init__(self, group: Finite, cloud: Cloud, choice: Choice) -> None:
         self.group = group
         self.cloud = cloud
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self.choice = choice
 
     @property

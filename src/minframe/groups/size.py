@@ -13,7 +13,6 @@ from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.linalg.action import behind_batch
 
 
 def cloud_size(cloud: Cloud) -> tuple[Tensor, Tensor]:
@@ -41,7 +40,7 @@ def _alive(cloud: Cloud, k: int) -> Tensor:
     affine = cloud.origin is not None and type.affine
     if affine:
         assert cloud.origin is not None
-        x = cloud.layout.clean(x - behind_batch(cloud.layout.for_rows(cloud.origin.detach(), x), x, 1), 1)
+        x = cloud.layout.clean(x - cloud.layout.beside(cloud.origin.detach(), x, 1), 1)
     rows, layout = cloud.layout.join([x])
     length = torch.linalg.vector_norm(rows, dim=-1)
     if not affine:

@@ -16,7 +16,7 @@ from torch import Tensor
 from minframe.labelling.parallel import Move, workers
 from minframe.labelling.pieces import generators_of, order_of
 from minframe.labelling.residual import Kind
-from minframe.tracing import is_watched
+from minframe.tracing import is_plain
 
 try:
     from minframe.labelling import _graphs
@@ -37,7 +37,7 @@ def disabled() -> Iterator[None]:
 
 def serves(colours: Tensor) -> bool:
     """Whether graphs with these colours are labelled here: they can be read from memory, by this process alone."""
-    return _graphs is not None and colours.is_cpu and type(colours) is Tensor and workers() == 1 and not is_watched()
+    return _graphs is not None and colours.is_cpu and workers() == 1 and is_plain(colours)
 
 
 class Library:

@@ -157,10 +157,24 @@ class Dense:
         """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
         return sample
 
+    def beside(self, sample: Tensor, x: Tensor, core: int) -> Tensor:
+        """``(*batch, *core)``, with ``core`` axes behind, broadcastable to ``x`` ``(*batch, *any, *core)``."""
+        batch = self.batch_shape
+        return sample.reshape((*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :]))
+
     @property
     def rows_shape(self) -> tuple[int, ...]:
         """The axes that a tensor with one entry per row begins with."""
         return (*self.batch_shape, self.n)
+
+    def is_per_row(self, x: object, order: int = 0) -> bool:
+        """Whether a tensor with ``order`` core axes has an entry for each row: it begins with the axes of the rows."""
+        rows = (*self.batch_shape, self.n)
+        return isinstance(x, Tensor) and x.ndim >= len(rows) + order and tuple(x.shape[: len(rows)]) == rows
+
+    def reordered(self, order: Tensor) -> Dense:
+        """The layout of the rows in another order, ``(*batch, n)``, the row at each position."""
+        return Dense(self.batch_shape, self.n, None if self.mask is None else self.mask.gather(-1, order))
 
     @property
     def padded_length(self) -> int:

@@ -31,14 +31,23 @@ def multiply(x: Tensor, matrix: Tensor) -> Tensor:
     return (matrix @ rows.mT).mT.reshape(x.shape)  # three times as fast as rows @ matrix.mT
 
 
-def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None = None) -> Tensor:
+def transform(
+    x: Tensor,
+    type: Type,
+    matrix: Tensor | None,
+    det: Tensor | None = None,
+    shift: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64 or complex128; ``None`` is the identity.
 
     A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
-    multiplied with.
+    multiplied with, and ``shift``, broadcastable to ``x``, is added at the end. With a ``dtype``, the result is in it
+    and contiguous, as users expect of what they are given.
     """
     if matrix is not None and type.order:
-        x, matrix = wide(x), wide(matrix)
+        number = torch.promote_types(x.dtype, torch.float64)
+        x, matrix = x.to(number), matrix.to(torch.promote_types(matrix.dtype, torch.float64))
         if type.order == 1:
             x = multiply(x, matrix)
         else:
@@ -46,4 +55,6 @@ def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None =
             x = matrix @ x @ matrix.mT
     if det is not None and type.parity:
         x = x * behind_batch(det, x, 0)
-    return x
+    if shift is not None:
+        x = x + shift
+    return x if dtype is None else x.to(dtype, memory_format=torch.contiguous_format).contiguous()

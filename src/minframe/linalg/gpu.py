@@ -5,19 +5,24 @@ the rows in global memory, which stays in the cache of the device: at each step 
 reflects all rows and finds what is left of the longest. The basis, at most 8 by 8, is kept in registers.
 
 Triton is an extra (``pip install "minframe[gpu]"``). Its interpreter runs the same source on the CPU
-(``TRITON_INTERPRET=1``), which is how it is tested; compiled code has not been timed on a GPU.
+(``TRITON_INTERPRET=1``), which is how it is tested. Compiled code has neither
+run nor been timed on a GPU, so it has to be switched on (``use_kernel``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from minframe.dtypes import wide
-from minframe.linalg.native import Decomposition, Rule
+from minframe.checks import check_finite
+from minframe.layout import Dense, Layout
+from minframe.linalg import qr
+from minframe.linalg.rows import PivotedQR, Rows
 
 try:
     import triton
@@ -27,6 +32,7 @@ except ImportError:
 
 MAX_DIMENSION = 8  # of a basis that fits into registers
 BLOCK_ROWS = 128  # that a program looks at together
+enabled = False  # see ``use_kernel``
 
 
 def power_of_two(n: int) -> int:
@@ -229,57 +235,74 @@ if triton is not None:
         tl.store(basis + at, q + poison, mask=live[:, None] & live[None, :])
 
 
-def serves(rows: Tensor) -> bool:
-    """Whether the kernel can decompose ``rows`` ``(*batch, n, d)``."""
-    return triton is not None and rows.dtype in (torch.float32, torch.float64) and rows.shape[-1] <= MAX_DIMENSION
+def serves(x: Tensor) -> bool:
+    """Whether the kernel is switched on, and can decompose rows ``x`` ``(*batch, n, d)``."""
+    return enabled and x.dtype in (torch.float32, torch.float64) and x.shape[-1] <= MAX_DIMENSION
 
 
-def pivoted_qr(
-    rows: Tensor,
-    rule: Rule,
-    special: bool,
-    *,
-    origin: Tensor | None = None,
-    mask: Tensor | None = None,
-    noise: float = 0.0,
-    floor: Tensor | float | None = None,
-    short: Tensor | None = None,
-    row_floor: Tensor | None = None,
-    longest: Tensor | None = None,
-) -> Decomposition:
-    """As ``native.pivoted_qr``, on the device of the rows, without waiting for it to say what is finite or full."""
-    x, (*batch, n, d) = rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:]), rows.shape
-    samples = x.shape[0]
+@contextlib.contextmanager
+def use_kernel(on: bool = True) -> Iterator[None]:
+    """Let clouds on a GPU be decomposed by the kernel in here.
+
+    It is not the default: it has been tested by Triton's interpreter and compiled for several targets, and has not run
+    on a GPU yet.
+    """
+    global enabled
+    if on and triton is None:
+        raise ImportError('the kernel needs Triton: pip install "minframe[gpu]"')
+    saved, enabled = enabled, on
+    try:
+        yield
+    finally:
+        enabled = saved
+
+
+def mean(rows: Tensor, layout: Layout) -> Tensor:
+    """See ``Loops``."""
+    return qr.mean(rows, layout)
+
+
+def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
+    """See ``Loops``. Nothing waits for the device, unless errors need to look at the data."""
+    values, layout, precision, longest = rows.values, rows.layout, rows.precision, rows.longest
+    assert isinstance(layout, Dense)
+    x, (*batch, n, d) = values.reshape(math.prod(values.shape[:-2]), *values.shape[-2:]), values.shape
+    floor = precision.floor
+    given = {
+        "ORIGIN": rows.origin,
+        "MASK": layout.mask,
+        "FLOOR": floor if isinstance(floor, Tensor) else None,
+        "SHORT": rows.short,
+        "ROW_FLOOR": rows.row_floor,
+        "LONGEST": longest if isinstance(longest, Tensor) else None,
+    }
     number = functools.partial(torch.empty, dtype=torch.float64, device=x.device)
-    constant = floor if isinstance(floor, float) else 0.0
-    given = [origin, mask, floor if isinstance(floor, Tensor) else None, short, row_floor, longest]
-    inputs = [
-        None if t is None else (t.to(torch.int8) if t.dtype == torch.bool else wide(t)).contiguous() for t in given
-    ]
-    work = number((samples, n, d))
-    lengths = number((samples, n)) if short is not None else work
-    pose = torch.empty((*batch, n, d), dtype=x.dtype, device=x.device)
+    work = number(x.shape)
+    lengths = work if rows.short is None else number(x.shape[:-1])
+    pose = torch.empty(values.shape, dtype=x.dtype, device=x.device)
     basis, peaks = number((*batch, d, d)), number((*batch, d))
-    positions = torch.empty(*batch, d, dtype=torch.int64, device=x.device)
-    determined, several = (torch.empty(*batch, d, dtype=torch.int8, device=x.device) for _ in range(2))
-    if samples:
-        kernel[(samples,)](
+    positions = torch.empty((*batch, d), dtype=torch.int64, device=x.device)
+    determined, several = (torch.empty((*batch, d), dtype=torch.int8, device=x.device) for _ in range(2))
+    width = 0.0 if longest is False else 2 * qr.tie(precision.tolerance)
+    if len(x):
+        kernel[(len(x),)](
             x,
-            *(work if t is None else t for t in inputs),
-            *(work, lengths, pose, basis, positions, peaks, determined, several),
-            *(n, *x.stride(), noise, constant, *rule),
+            *(work if part is None else _packed(part) for part in given.values()),
+            *(work, lengths, pose, basis, positions, peaks, determined, several, n, *x.stride()),
+            *(8 * precision.eps, floor if isinstance(floor, float) else 0.0),
+            *(qr.FRACTION, precision.tolerance, width, qr.SPECK, qr.TINY),
             D=d,
             PADDED=power_of_two(d),
             BLOCK=min(BLOCK_ROWS, power_of_two(n)),
             SPECIAL=special,
-            HAS_ORIGIN=origin is not None,
-            HAS_MASK=mask is not None,
-            HAS_FLOOR=isinstance(floor, Tensor),
-            HAS_SHORT=short is not None,
-            HAS_ROW_FLOOR=row_floor is not None,
-            HAS_LONGEST=longest is not None,
+            **{f"HAS_{name}": part is not None for name, part in given.items()},
         )
-    wanted = rule.tie > 0 and longest is None
-    return Decomposition(
-        pose, basis, positions, peaks, determined.bool(), several.bool() if wanted else None, True, False
-    )
+    check_finite(peaks[..., :1], precision.name)
+    known = determined.bool()
+    tied = qr.tied_samples(several.bool(), known, special) if longest is True else None
+    return PivotedQR(known, [pose], layout, basis, positions, peaks, tied)
+
+
+def _packed(x: Tensor) -> Tensor:
+    """Contiguous, in a dtype that the kernel reads."""
+    return (x.to(torch.int8) if x.dtype == torch.bool else x.double()).contiguous()

@@ -11,6 +11,8 @@ from typing import Any
 from minframe_lab.experiments import paper, record
 from minframe_lab.experiments.dynamics import plots as moving_plots
 from minframe_lab.experiments.dynamics import table as moving
+from minframe_lab.experiments.is2re import table as slabs
+from minframe_lab.experiments.toptag import table as tagging
 
 Record = dict[str, Any]
 TITLES = {
@@ -67,6 +69,8 @@ def write_table(results: Path) -> Path:
     path.write_text("\n".join(_page(records)))
     if dynamics := [r for r in records if r["experiment"] == "dynamics"]:
         moving_plots.energies(dynamics, results / "dynamics.png")
+    if jets := [r for r in records if r["experiment"] == "toptag"]:
+        tagging.figures(jets, results)
     return path
 
 
@@ -87,13 +91,21 @@ def _page(records: list[Record]) -> Iterable[str]:
             yield _row(label, group)
         for group in rows.values():
             yield from DETAILS[name](group)
+    yield from tagging.section([r for r in records if r["experiment"] == "toptag"])
+    yield from slabs.section([r for r in records if r["experiment"] == "is2re"])
     yield from moving.section([r for r in records if r["experiment"] == "dynamics"])
     yield ""
     machines = sorted({f"{r['hardware']['processor']}, {r['hardware']['threads']} thread(s)" for r in records})
-    commits = sorted({str(r["commit"])[:12] for r in records})
+    commits = sorted({_commit(r) for r in records})
     yield f"Hardware: {'; '.join(machines)}, shared with other work, which minutes include. PyTorch"
     yield f"{', '.join(sorted({r['torch'] for r in records}))}. Commits: {', '.join(commits)} (+: with changes)."
     yield ""
+
+
+def _commit(r: Record) -> str:
+    """The beginning of a commit, with the mark of code that was not committed."""
+    commit = str(r["commit"])
+    return commit[:12] + ("+" if commit.endswith("+") else "")
 
 
 def _grouped(records: list[Record]) -> dict[str, list[Record]]:
