@@ -1,4 +1,4 @@
-"""Compile the kernel of ``minframe.linalg.gpu`` for GPUs that need not be there: registers, spills, and launches.
+"""Compile the kernel of ``minframe.linalg.kernel`` for GPUs that need not be there: registers and spills.
 
     pip install -e ".[gpu]" && python lab/benchmarks/gpu.py
 
@@ -25,6 +25,7 @@ TARGETS = {
     "NVIDIA H100 (sm_90)": GPUTarget("cuda", 90, 32),
     "AMD MI250 (gfx90a)": GPUTarget("hip", "gfx90a", 64),
 }
+KERNEL = gpu.load()
 FLAGS = ("HAS_ORIGIN", "HAS_MASK", "HAS_FLOOR", "HAS_SHORT", "HAS_ROW_FLOOR", "HAS_LONGEST")
 TYPES = {
     "x": "*fp32",
@@ -48,9 +49,9 @@ def compiled(target: GPUTarget, d: int, given: tuple[str, ...]) -> CompiledKerne
         "SPECIAL": True,
         **{flag: flag in given for flag in FLAGS},
     }
-    names = gpu.kernel.arg_names
+    names = KERNEL.arg_names
     signature = {name: "constexpr" if name in constants else TYPES.get(name, "*fp64") for name in names}
-    return triton.compile(ASTSource(gpu.kernel, signature, constants), target=target)
+    return triton.compile(ASTSource(KERNEL, signature, constants), target=target)
 
 
 def registers(kernel: CompiledKernel, target: GPUTarget) -> tuple[int, int]:

@@ -31,9 +31,26 @@ def test_the_kernel_agrees_with_pytorch_on_every_family() -> None:
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
 
 
+def test_it_is_switched_on_by_hand() -> None:
+    assert gpu.kernel is None
+    assert (
+        "triton"
+        not in subprocess.run(
+            [sys.executable, "-c", "import minframe, sys; print(*sys.modules)"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    )
+
+
 def main() -> None:
     """Rows chosen, ranks, ties, poses and bases, with every optional input."""
-    random = torch.Generator().manual_seed(0)
+    with gpu.use_kernel():
+        compare(torch.Generator().manual_seed(0))
+
+
+def compare(random: torch.Generator) -> None:
     for d in (3, 8):
         for name, degenerate in DEGENERATIONS.items():
             for dtype, n in ((torch.float64, 6), (torch.float32, 130)):
