@@ -26,10 +26,11 @@ Where they are too many to look at, the winner is chosen position by position (`
 **How often rounding has to decide.** Around a cloud with a symmetry of order k, noise of size s in all coordinates is
 divided into k regions, one for each canonical order, which the symmetry maps to each other: each has the probability
 1/k. By the isoperimetric inequality of Gauss measure the boundary of a set of that probability is at least ``I(1/k) =
-phi(Phi^-1(1/k))``, per unit of s; so all boundaries together are at least ``k I(1/k) / 2``: 1.07 for k = 24, 1.2 for k =
-48. Rounding of size r in each coordinate crosses them with a probability of at least ``sqrt(2 / pi) r / s`` times that,
-about ``r / s``, whatever the rule. In single precision r is about 2.5e-8 of the size: 0.2 % of tetrahedral molecules
-with noise of 1e-5 are decided by rounding under every rule that shows one pose, and one linear score is near the best.
+phi(Phi^-1(1/k))``, per unit of s; so all boundaries together are at least ``k I(1/k) / 2``: 1.07 for k = 24, 1.2 for
+k = 48. Rounding of size r in each coordinate crosses them with a probability of at least ``sqrt(2 / pi) r / s`` times
+that, about ``r / s``, whatever the rule. In single precision r is about 2.5e-8 of the size: 0.2 % of tetrahedral
+molecules with noise of 1e-5 are decided by rounding under every rule that shows one pose, and one linear score is near
+the best.
 """
 
 from __future__ import annotations
