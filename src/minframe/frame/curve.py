@@ -21,6 +21,7 @@ from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame.base import Frame
 from minframe.frame.product import Pair
+from minframe.frame.size import Size
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.cluster import cluster
 from minframe.layout import Layout, Ragged
@@ -74,8 +75,9 @@ class CurveFrame(Frame):
         return self.inner.rank
 
     @property
-    def size(self) -> Any:
-        return self.inner.size
+    def size(self) -> Size:
+        size: Size = self.inner.size
+        return size
 
     @property
     def margin(self) -> Tensor:
@@ -86,9 +88,6 @@ class CurveFrame(Frame):
             return self.inner.margin
         gap = (step - self._tolerance).abs().flatten(1).amin(-1).view(self.layout.batch_shape)
         return torch.minimum(self.inner.margin, gap)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         return self._take(self.inner.to_canonical(x, type), x, type, self.order)

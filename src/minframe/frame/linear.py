@@ -13,6 +13,7 @@ from minframe.checks import check_core, data_checks_enabled
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
+from minframe.frame.size import Size, counted
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser
@@ -150,8 +151,8 @@ class LinearFrame(Frame):
         return self.stabiliser.rank
 
     @property
-    def size(self) -> Tensor:
-        return self.stabiliser.size
+    def size(self) -> Size:
+        return counted(self.stabiliser.size)
 
     @property
     def margin(self) -> Tensor:

@@ -21,8 +21,8 @@ from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Frame
-from minframe.frame.permutation import nested
 from minframe.frame.product import Pair
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.cluster import cluster_rows, combine
 from minframe.labelling.orbits import orbit_mean, orbital_mean
@@ -167,12 +167,13 @@ class OrbitFrame(Frame):
         return torch.full(self.layout.batch_shape, self.matrices.shape[-1], device=self._rows.device)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> Size:
         sizes = [0] * len(self._rows) if self._symmetries else [1] * len(self._rows)
         for samples, symmetry in self._symmetries.values():
             for sample, count in zip(samples.tolist(), symmetry.sizes(), strict=True):
                 sizes[sample] += count
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
@@ -184,9 +185,6 @@ class OrbitFrame(Frame):
             step = hidden.sort(1)[0].diff(dim=1).sub(self.cloud.tolerance).abs().nan_to_num(torch.inf, torch.inf)
             margin = torch.minimum(margin, step.flatten(1).amin(-1) if step.numel() else margin)
         return margin.view(self.layout.batch_shape)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         alone = torch.nn.functional.one_hot(self.choice.first, len(self.matrices)).double()

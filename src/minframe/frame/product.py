@@ -14,7 +14,7 @@ from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import LinearFrame
 from minframe.frame.pairs import Pairs
-from minframe.frame.permutation import nested, shown
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import RowSymmetry
@@ -93,21 +93,18 @@ class ProductFrame(Frame):
         return self.linear.rank
 
     @property
-    def size(self) -> Any:
-        """Number of elements, exact: Python integers, or ``inf`` where the stabiliser is continuous."""
+    def size(self) -> Size:
         finite = [1] * math.prod(self.layout.batch_shape) if self._twins is None else self._twins.sizes()
         for pairs in self.pairs:
             finite[pairs.sample] *= pairs.order
-        linear = self.linear.size.flatten().tolist()
+        linear = self.linear.stabiliser.size.flatten().tolist()
         sizes = [s if math.isinf(s) else int(s) * k for s, k in zip(linear, finite, strict=True)]
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""

@@ -12,6 +12,7 @@ from minframe.checks import check_finite
 from minframe.cloud import Cloud, Input
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
+from minframe.frame.size import Size, counted
 from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
@@ -247,8 +248,8 @@ class FiniteFrame(Frame):
         return torch.full_like(self.choice.first, total)
 
     @property
-    def size(self) -> Tensor:
-        return self.choice.count
+    def size(self) -> Size:
+        return counted(self.choice.count)
 
     @property
     def margin(self) -> Tensor:
