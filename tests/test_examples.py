@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,20 @@ EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if "__m
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_short_form(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {path: path.read_bytes() for path in RESULTS.glob("*.json")}
+def test_short_form(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = {path: path.read_bytes() for path in RESULTS.glob("*")}
     monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.setattr(sys, "argv", [name, "--quick"])
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
-    assert "┃" in capsys.readouterr().out  # a table
-    assert {path: path.read_bytes() for path in RESULTS.glob("*.json")} == before
+    shown = capsys.readouterr().out
+    assert "┃" in shown  # a table
+    path = Path(shown.split("picture: ")[1].strip())
+    assert path.parent == tmp_path
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert {path: path.read_bytes() for path in RESULTS.glob("*")} == before
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

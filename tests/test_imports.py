@@ -29,6 +29,7 @@ LAYERS = (
         "degenerate",
         "signature",
         "rowwise",
+        "prior",
         "wrap",
         "local",
         "canonical",

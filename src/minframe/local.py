@@ -133,7 +133,7 @@ class Local(nn.Module):
         group: for example ``mf.SO(3)``, ``mf.O(3)`` or ``mf.Lorentz()``: one without translations.
         edges: types of what belongs to edges; vectors among it determine the frames. ``"node"``: numbers of each edge.
         nodes: types of what belongs to nodes, and is taken from the sender of each edge. It determines no frames.
-        outputs: types of what the backbone returns.
+        outputs: types of what the backbone returns for each neighbourhood; ``"node"`` and ``"scalar"``: numbers.
         frames: how frames are chosen. ``mf.frames.Minimal()`` depends on the order of the edges, and is the fastest.
             Under ``mf.frames.Unordered()`` numbers of nodes and edges tell neighbours apart that are alike.
         cutoff: length from which on vectors of ``edges`` have no part in the frames: outputs do not jump where
@@ -169,6 +169,7 @@ class Local(nn.Module):
         self.of_nodes = "node" in allowed
         self.rows = [name for name, type in self.edges.items() if type in allowed and type not in PLAIN]
         types = {name: "node" if type == "scalar" else type for name, type in (self.edges | self.nodes).items()}
+        outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
         self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:
             self.wrapped.frame_on = ()  # rows are, and not the vectors that the backbone is shown

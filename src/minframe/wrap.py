@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
+from minframe.prior import Turn, check_prior, miss, turn
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.tracing import has_tangent, tree_leaves, tree_map
@@ -90,6 +91,9 @@ class Equivariant(nn.Module):
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
+        prior: turns canonical poses to where the backbone was trained: an orthogonal matrix ``(d, d)``, or a module or
+            function of canonical poses (of the first of ``frame_on``) that returns one for each, such as
+            ``mf.prior.Learned(net)``. Whatever it returns, the result is exactly equivariant.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Equivariant(nn.Module):
         batch: str | None = None,
         frames: Method = MINIMAL,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
         if not callable(backbone):
@@ -132,6 +137,7 @@ class Equivariant(nn.Module):
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
         self.labelling = frames.labelling(group)
+        self.prior = None if prior is None else check_prior(prior, group)
         #: whether what belongs to rows has to be named, as frames depend on it
         self._names_rows = "node" in frames.frame_types(group)
         #: whether all arguments that have a type move with the frame
@@ -220,6 +226,16 @@ class Equivariant(nn.Module):
         for name in () if frame.keeps_rows else (self.mask, self.batch):
             if name is not None and values.get(name) is not None:
                 values[name] = frame.reorder(values[name])
+        by = None if self.prior is None else self._turn(frame, values)
+        if by is not None:
+            there = by.there
+
+            def turned(path: Path, type: str, x: Any) -> Any:
+                return there(x, self.group.type(type)) if isinstance(x, Tensor) and type != "constant" else x
+
+            for name, types in self.inputs.items():
+                if name in values:
+                    values[name] = map_typed(turned, types, values[name], (name,), strict=False)
         y = self._call(positional, values)
         if self.outputs == "scalar":
             if frame.keeps_scalars:
@@ -235,9 +251,46 @@ class Equivariant(nn.Module):
                     f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
                 )
             self.group.check(x, type, ".".join(path), frame.shown_layout)
-            return frame.carried_back(x, self.group.types[type])
+            kind = self.group.types[type]
+            return frame.carried_back(x if by is None else by.back(x, kind), kind)
 
         return _along(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _turn(self, frame: Frame, values: dict[str, Any]) -> Turn:
+        """What the prior says to inputs in their canonical pose."""
+        assert self.prior is not None
+        pose = self._first(values)
+        known = {name: values[name] for name in (self.mask, self.batch) if name and values.get(name) is not None}
+        return turn(self.prior, pose, frame.shown_layout, known)
+
+    def _first(self, values: dict[str, Any]) -> Any:
+        """The first input that the frame is determined by."""
+        for path in self.frame_on:
+            x: Any = values.get(path[0])
+            for key in path[1:]:
+                x = x[key] if isinstance(x, Mapping) else x[int(key)]
+            if isinstance(x, Tensor):
+                return x
+        raise TypeError("no input that determines the frame was given")
+
+    def prior_loss(self, *args: Any, **kwargs: Any) -> Tensor:
+        """How far canonical poses, as the prior turns them, are from inputs that are upright: to be made small.
+
+        A number, ``|R c - g c|^2 / |c|^2`` over all samples: ``R c`` is what the backbone is shown, ``g c`` the input
+        as it is. It needs no labels, and trains the prior alone.
+        """
+        if self.prior is None:
+            raise ValueError("the model has no prior: mf.Equivariant(..., prior=mf.prior.Learned(net))")
+        values = self._named(args, kwargs)[1]
+        found = self._frames(values)
+        path, x = self.frame_on[0], self._first(values)
+        type = dict(leaves(self.inputs))[path]
+        total = []
+        for frame in [found] if isinstance(found, Frame) else found:
+            pose = self._shown(frame, path, type, x).detach()
+            shown = {n: frame.reorder(values[n]) for n in (self.mask, self.batch) if n and values.get(n) is not None}
+            total.append(miss(frame, pose, turn(self.prior, pose, frame.shown_layout, shown)))
+        return torch.stack(total).mean()
 
     def _shown(self, frame: Frame, path: Path, type: str, x: Any) -> Any:
         """One input as the backbone is shown it."""
@@ -364,5 +417,6 @@ class Invariant(Equivariant):
         batch: str | None = None,
         frames: Method = MINIMAL,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame)
+        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame, prior)
