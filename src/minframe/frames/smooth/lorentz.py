@@ -7,9 +7,10 @@ from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
+from minframe.frame.indefinite import BOOSTED_EPS
 from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
-from minframe.groups.isometry import MOVED, Isometry
+from minframe.groups.isometry import Isometry
 from minframe.linalg import split
 from minframe.linalg.action import multiply
 from minframe.linalg.columns import STRONG, Columns
@@ -54,7 +55,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         return IsometryStabiliser((axis - int(p == 1) < m) | (axis == time), linear.special, linear.metric)
 
     noise = reach * (longest + cloud.offset().reshape(-1))
-    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, MOVED), noise, relative_to)
+    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, BOOSTED_EPS), noise, relative_to)
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
     known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
