@@ -148,7 +148,7 @@ def test_several_inputs_of_several_types() -> None:
     assert mf.testing.equivariance_error(model, group, o, last, goal).max() < 1e-12
     mf.testing.assert_equivariant(model, group, o, last, goal)
     sizes = group.frame_of(group.cloud([Input("o", o, "observation"), Input("last", last, "action")])).size
-    assert sizes.tolist() == [2, 1, 1, 1, 1, 1]
+    assert sizes == [2, 1, 1, 1, 1, 1]
     chunk = mf.Equivariant(
         lambda o: torch.stack([o[..., :2]] * 5, -2).tanh(), group, inputs="observation", outputs="action"
     )
