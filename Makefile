@@ -39,7 +39,7 @@ bench: setup
 
 # The pages in docs/, as docs/_build/index.html. The tests build them as well, and run every example in them.
 docs: setup
-	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -n -q -E -a -b html docs docs/_build
 
 # The pictures on those pages, drawn again.
 figures: setup
