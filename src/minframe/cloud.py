@@ -18,9 +18,9 @@ from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
 
-COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
-LARGEST = 1e150  # coordinates above this have squares that overflow
-LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
+MAX_INPUT_ROUNDING = 1e-3  # relative to the length of an input; where rounding is more, other inputs are preferred
+MAX_COORDINATE = 1e150  # coordinates above this have squares that overflow
+LATER_INPUT_FACTOR = 0.83  # on the longest rows of each further input, so that no two inputs tie
 
 
 class Input(NamedTuple):
@@ -138,7 +138,9 @@ class Cloud:
 
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        small = [readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs]
+        small = [
+            readable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
+        ]
         if all(small):
             return self
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
@@ -263,9 +265,9 @@ class Cloud:
                     block.mul_(part.real)
             longest = part.amax(torch.linalg.vector_norm(block, dim=0))
             rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
-            unit = torch.maximum(longest, rounding / COARSE)
+            unit = torch.maximum(longest, rounding / MAX_INPUT_ROUNDING)
             unit = torch.where(unit > 0, unit, 1.0)
-            unit = unit / LATER**k if self.longest is not False and k else unit
+            unit = unit / LATER_INPUT_FACTOR**k if self.longest is not False and k else unit
             block.div_(part.spread(unit))
             noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
         precision = Precision(eps, tolerance, tolerance, self.name)

@@ -19,9 +19,9 @@ from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import choice_margin, rank_margin
-from minframe.linalg.columns import STRONG, Columns
+from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
 from minframe.linalg.loops import pivoted_qr
-from minframe.linalg.qr import SHORT, differentiable_basis
+from minframe.linalg.qr import MAX_LENGTH2_RATIO, differentiable_basis
 from minframe.linalg.rows import CanonicalRows, PivotedQR, Precision, Rows
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -136,7 +136,7 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
         y = parts.null.columns().replace(y, rows, lambda sample: layout.for_rows(sample, rows))
     short = None
     if parts.momentum is not None and not all_true(~parts.momentum):
-        short = layout.as_sample(torch.where(parts.momentum, SHORT, torch.inf).unsqueeze(-1))[0]
+        short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
     return Components(cloud, rows, layout, parts, t, y, short)
 
 
@@ -255,7 +255,7 @@ def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Te
 
 def _exact_columns(found: Components, linear: Tensor, determined: Tensor, turned: Tensor | None) -> Columns | None:
     """What gives the coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
-    strong = linear.detach().abs().square().sum((-2, -1)) > STRONG
+    strong = linear.detach().abs().square().sum((-2, -1)) > MAX_PRODUCT_NORM2
     if turned is None:
         return None if all_true(~strong) else Columns.of(linear, determined, strong)
     null = found.parts.null

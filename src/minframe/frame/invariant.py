@@ -35,7 +35,7 @@ from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.qr import APART
+from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
@@ -43,12 +43,12 @@ from minframe.tracing import is_compiling, is_transformed
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
 # it allows, since whatever differs by so little by accident is in doubt.
-EQUAL = 1.0, 2.5
-PROPOSED = 4.0, 5.0
-SOFT = 1e-12  # lengths below this part of the longest are not told apart
+EQUAL_UNITS = 1.0, 2.5
+PROPOSED_UNITS = 4.0, 5.0
+MIN_RELATIVE_LENGTH = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
 MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
-COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
+MAX_ROUNDING_RATIO = 1 / 64  # of rounding to size; where it is more, the cloud is a point
 
 
 class ActsOnBoth(Acts, Protocol):
@@ -98,14 +98,14 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = eps * stretch * far
-        there = size * COINCIDENT > rounding
+        there = size * MAX_ROUNDING_RATIO > rounding
         if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
             stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
             if not all_true(there):  # nothing is left by a boost, of what may be far from a point
                 y = torch.where(behind_batch(there, y, 0), y, unmoved)
                 size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
-                there = size * COINCIDENT > rounding
+                there = size * MAX_ROUNDING_RATIO > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -118,11 +118,13 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     if reduction.axes is not None:
         fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
+    soft = torch.full(
+        (len(points), 1), 1.0 if noisy else MIN_RELATIVE_LENGTH, dtype=torch.float64, device=points.device
+    )
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
     tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
-    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
+    equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
+    slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations

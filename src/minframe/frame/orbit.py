@@ -29,7 +29,7 @@ from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry, Symmetry
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import transform
-from minframe.linalg.orbit import SCORES, Scores, choose, probes
+from minframe.linalg.orbit import SCORE_COUNT, Scores, choose, probes
 from minframe.relations import coloured
 from minframe.types import Type
 
@@ -37,7 +37,7 @@ from minframe.types import Type
 #: half a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so
 #: does what scores may differ by: all of them call the same poses equal.
 FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
-UNLIKE = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
+MAX_ROW_TOLERANCES = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
 
 
 class OrbitFrame(Frame):
@@ -76,10 +76,10 @@ class OrbitFrame(Frame):
     def _scores(self, rows: Tensor, frequency: float) -> Scores:
         """Of sets of rows ``(B, n, c, d)``, the longest of each about one."""
         b, n, c, d = rows.shape
-        waves = frequency * probes(c * d).to(rows.device).view(SCORES, c, d)
+        waves = frequency * probes(c * d).to(rows.device).view(SCORE_COUNT, c, d)
         # <a, g^-1 x> = sum_c <g a_c, x_c>
         moved = torch.einsum("gij,scj->gsci", self.matrices, waves).flatten(2)
-        phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORES)
+        phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORE_COUNT)
         if self._colours is not None:
             shift = probes(int(self._colours.max()) + 2 if self._colours.numel() else 1).to(rows.device)
             phase = phase + 3 * shift[0][self._colours.clamp_min(-1) + 1].unsqueeze(-1)
@@ -89,13 +89,13 @@ class OrbitFrame(Frame):
         if self._edges is not None:  # what a row sees of the others, by the colours of edges
             values = probes(int(self._edges.max() - self._edges.min()) + 1).to(rows.device)[0]
             signal = signal * (1 + (values[self._edges - self._edges.min()] @ signal) / n)
-        values = signal.sum(1).view(b, len(self.matrices), SCORES).mT
+        values = signal.sum(1).view(b, len(self.matrices), SCORE_COUNT).mT
         size = n**0.5 * frequency / FREQUENCIES[0]
         return Scores(values, torch.full((b,), size, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
 
     def _sample_scores(self, x: Tensor) -> Scores:
         """Of vectors ``(B, m, d)`` that belong to no row."""
-        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORES, *x.shape[1:])
+        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORE_COUNT, *x.shape[1:])
         values = torch.einsum("gij,smj,bmi->bsg", self.matrices, w, x)
         return Scores(values, torch.linalg.vector_norm(x, dim=(-2, -1)), self.cloud.tolerance)
 
@@ -123,7 +123,7 @@ class OrbitFrame(Frame):
             if self._mask is not None:
                 gap = gap + 1e3 * (self._mask[samples].unsqueeze(-1) != self._mask[samples].unsqueeze(-2))
             furthest = gap.amin(-1).amax(-1)
-            if not all_true(furthest <= UNLIKE * self.cloud.tolerance * gap.shape[-1] ** 0.5):
+            if not all_true(furthest <= MAX_ROW_TOLERANCES * self.cloud.tolerance * gap.shape[-1] ** 0.5):
                 raise ValueError(
                     f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: "
                     "poses that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"

@@ -24,7 +24,7 @@ from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
-KNOWN = 1e-9  # entries of given matrices that differ by less are the same
+EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are the same
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < KNOWN).any(-1).all())
+        return bool(((self.matrices.abs() - 1).abs() < EQUAL_ENTRIES).any(-1).all())
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]

@@ -11,13 +11,13 @@ from torch import Tensor
 from minframe.dtypes import wide
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.orbit import SCORES, probes
+from minframe.linalg.orbit import SCORE_COUNT, probes
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import Type
 
 
 def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
+    """Scores ``(*batch, SCORE_COUNT, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
 
     ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab (g^-1)_ab
     M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that neither
@@ -28,18 +28,18 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     rows, layout = layout.join([wide(x)])
     k = rows.shape[-1]
     place = _places(layout, rows)
-    w = probes(int(layout.length) * k).to(rows.device).view(SCORES, -1, k)[:, place].movedim(0, -2)
+    w = probes(int(layout.length) * k).to(rows.device).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
     if layout.real is not None:
         w = w * layout.real.view(*layout.real.shape, 1, 1)
     if isinstance(layout, Ragged):
         m = layout.total(w.unsqueeze(-1) * rows[..., None, None, :])
     else:
         m = w.flatten(-2).mT @ rows
-        m = m.reshape(*m.shape[:-2], SCORES, k, k)
+        m = m.reshape(*m.shape[:-2], SCORE_COUNT, k, k)
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
 
 
-WAVES = 4  # functions of a point that are added up
+WAVE_COUNT = 4  # functions of a point that are added up
 
 
 def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: float = 0.0) -> Tensor:
@@ -54,9 +54,9 @@ def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: 
     count = layout.sizes().to(rows.device).clamp_min(1)
     square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
     rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
-    w = probes(WAVES * k).to(rows.device)[0].view(WAVES, k)
-    directions = (w @ inverses).transpose(0, 1)  # (WAVES, G, k)
-    phase = torch.arange(WAVES, device=rows.device).unsqueeze(-1)
+    w = probes(WAVE_COUNT * k).to(rows.device)[0].view(WAVE_COUNT, k)
+    directions = (w @ inverses).transpose(0, 1)  # (WAVE_COUNT, G, k)
+    phase = torch.arange(WAVE_COUNT, device=rows.device).unsqueeze(-1)
     values = torch.stack([torch.sin(2 * (rows @ d.mT) + b) for d, b in zip(directions, phase, strict=True)]).sum(0)
     if layout.real is not None:
         values = values * layout.real.unsqueeze(-1)

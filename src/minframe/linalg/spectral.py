@@ -19,17 +19,17 @@ eigenvectors times the root of ``|eigenvalue|`` do.
 basis of it (``N = V U`` again), each needs a partner outside W: ``M = 2 c^2 (1 - D eta D^* eta) eta N (N^* N)^-1`` has
 ``<N, M> = 2 c^2`` and is orthogonal to D; subtracting ``N <M, M> / 4 c^2`` makes it null, and ``(N + M) / 2 c``, ``(N -
 M) / 2 c`` are unit vectors of either sign. The rows see only their sum, ``N / c``, so the pose does not depend on the
-partner. Nothing invariant sets the scale of a single null row: ``c`` is a constant, ``LONE``; beside other rows it is
-the root of the largest eigenvalue. The pose of a single massive row, ``(m, 0, ..., 0)``, tends to 0 with its mass, so
-that of a null row should be as near to 0 as it can be: then it hardly matters to an invariant output which of the two a
-row counts as. Vectors that do not tend to 0 with the pose are enlarged by ``|N| / c`` on the way back, as they are by
-``E / m`` if there is a mass. ``LONE`` is about the smallest ``m / E`` that counts in float64, the root of ``massless``:
-such vectors are not enlarged further by the null row than by the lightest massive ones. A boost from the scale of N to
-``c`` would swamp M, or the rounding by which rows miss being null. So T is made at the scale of N, and the rows are
-projected on the span and brought to the scale ``c`` by ``D eta D^* eta + (c / |N|) N M^* eta / 2``, which takes no
-large numbers unless D does: the eigenvectors of a thin cloud are multiples of N but for a small part. So rows are
-written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``), and their coordinates are those of G,
-which are harmless, times z. The way back is G times the inverse of these.
+partner. Nothing invariant sets the scale of a single null row: ``c`` is a constant, ``NULL_SCALE``; beside other rows
+it is the root of the largest eigenvalue. The pose of a single massive row, ``(m, 0, ..., 0)``, tends to 0 with its
+mass, so that of a null row should be as near to 0 as it can be: then it hardly matters to an invariant output which of
+the two a row counts as. Vectors that do not tend to 0 with the pose are enlarged by ``|N| / c`` on the way back, as
+they are by ``E / m`` if there is a mass. ``NULL_SCALE`` is about the smallest ``m / E`` that counts in float64, the
+root of ``massless``: such vectors are not enlarged further by the null row than by the lightest massive ones. A boost
+from the scale of N to ``c`` would swamp M, or the rounding by which rows miss being null. So T is made at the scale of
+N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta + (c / |N|) N M^* eta / 2``,
+which takes no large numbers unless D does: the eigenvectors of a thin cloud are multiples of N but for a small part. So
+rows are written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``), and their coordinates are
+those of G, which are harmless, times z. The way back is G times the inverse of these.
 
 **What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
 ``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
@@ -37,8 +37,8 @@ a thin cloud far from null, ``l = |V u|^2``, so that directions are known down t
 or nearly null one ``|V u|`` is as large as ``|V|``, and squares are known down to ``noise |V|^2`` only. Where an
 eigenvalue is not known, it is no axis: its sign would be that of rounding. The thinnest direction of the rows is then
 left out, and the rest looked at again; what is lost is its thickness, the opening of a jet. Beside a null vector N
-directions are defined up to multiples of N, and their squares count from ``COARSE noise |V|^2`` on: below that, a jet
-is a null line.
+directions are defined up to multiples of N, and their squares count from ``NULL_ROUNDINGS noise |V|^2`` on: below that,
+a jet is a null line.
 
 **Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
 ``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
@@ -76,11 +76,11 @@ from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision
 from minframe.linalg.whiten import Basis, row_basis
 
-LONE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
-EVEN = 1e-3  # of the longest eigenvector: the shortest for which the eigensolver's own errors are small enough
-SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
-CLEAR = 10.0  # times the rounding of rows that stood far out: the length from which on a line is one
-COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
+NULL_SCALE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
+MIN_EIGENVECTOR = 1e-3  # of the longest: shorter eigenvectors are spoilt by the eigensolver's own errors
+JACOBI_SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
+LINE_ROUNDINGS = 10.0  # of rows that stood far out: the least length of a line
+NULL_ROUNDINGS = 64.0  # the least squares that are known beside a null vector
 
 
 @dataclass(slots=True)
@@ -191,7 +191,8 @@ def spectral(
             break
         fewer = torch.where(found.known, found.rank, found.rank - 1)
         length = torch.linalg.matrix_norm(found.v).unsqueeze(-1)
-        line = (found.rank == 1) & (length > CLEAR * noise * size).squeeze(-1)  # that is not known, so it may be null
+        # A line that is not known may be null.
+        line = (found.rank == 1) & (length > LINE_ROUNDINGS * noise * size).squeeze(-1)
         fewer = torch.where(line, 1, fewer)
         stages.append(_eigen(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
         found = stages[-1].where(~found.known, found)
@@ -223,7 +224,7 @@ def spectral(
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, margin)
-    ratio = torch.where(alone[..., None, None], LONE / length, 1.0)
+    ratio = torch.where(alone[..., None, None], NULL_SCALE / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
@@ -275,7 +276,7 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     rank = basis.determined.sum(-1)
     lengths = torch.linalg.vector_norm(vu, dim=-2).sort(-1, descending=True).values
     shortest = lengths.gather(-1, (rank - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    if not all_true(shortest >= EVEN * lengths[..., 0]):
+    if not all_true(shortest >= MIN_EIGENVECTOR * lengths[..., 0]):
         vu = _rotated(vu, eta)
     slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
@@ -283,7 +284,7 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     signed = _squares(vu, eta) * eta
     wanted, forms = _axes_wanted(basis, eta, p, noise)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
-    unit = torch.where(null, COARSE * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
+    unit = torch.where(null, NULL_ROUNDINGS * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
     excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
     taken = wanted & (excess > 0)
     known = (taken == wanted).all(-1)
@@ -305,7 +306,7 @@ def _rotated(w: Tensor, eta: Tensor) -> Tensor:
     order of the eigenvalues.
     """
     columns = list(w.unbind(-1))
-    for _ in range(SWEEPS):
+    for _ in range(JACOBI_SWEEPS):
         for i in range(len(columns)):
             for j in range(i + 1, len(columns)):
                 a, b = columns[i], columns[j]

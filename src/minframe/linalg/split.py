@@ -9,7 +9,7 @@ and ``T``, whose columns are bases of V+ and V-, is an isometry at every rank.
 **Total momentum.** With one time axis V+ needs only one time-like vector. The sum P of the rows is one for any two
 non-collinear particles, massless or not. It is taken if it is time-like beyond rounding, and if in its rest frame
 
-    sum_i |y_i|^2  <=  REST <P, P>
+    sum_i |y_i|^2  <=  MAX_REST_RATIO <P, P>
 
 with Euclidean lengths, which are invariants there. Particles with positive energies have ``|y_i|^2 <= 2 E_i^2`` and so
 a left side of at most ``2 <P, P>``: a factor of two below the bar. The bar keeps P from being chosen when it is
@@ -40,7 +40,7 @@ from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision
 from minframe.linalg.spectral import Null, adjoint, boost_to, massless, signs, slope, spectral, tilt
 
-REST = 4.3
+MAX_REST_RATIO = 4.3
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def rest_frame(
     squares = s.diagonal(dim1=-2, dim2=-1).real
     check_finite(squares.sum(-1), precision.name)
     energies2 = (form.unsqueeze(-2) @ s @ form.conj().unsqueeze(-1))[..., 0, 0].real
-    lengths, bar = 2 * energies2 - (squares * eta).sum(-1), REST * mass2
+    lengths, bar = 2 * energies2 - (squares * eta).sum(-1), MAX_REST_RATIO * mass2
     rounding = 1e-12 * axis.abs().square().sum(-1) * squares.sum(-1)  # of S, where the boost is strong
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
@@ -136,7 +136,7 @@ def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massl
     energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
     products = layout.total((rows.abs().square() * eta).sum(-1, keepdim=True)).squeeze(-1)
     lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - products
-    bar = REST * at
+    bar = MAX_REST_RATIO * at
     to_bar = torch.where(there, (lengths - bar).abs() / torch.maximum(lengths, bar).clamp_min(TINY), 1.0)
     to_null = (mass2 - least).abs() / square.clamp_min(TINY)
     timelike, short = mass2 > least, there & (lengths <= bar)
