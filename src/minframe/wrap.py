@@ -311,7 +311,7 @@ class Equivariant(nn.Module):
         )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
-        """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
+        """Let a frame of several poses know the edges, and refuse tensors that it is not known how to repeat."""
 
         def set_edges(path: Path, type: str, x: Any) -> Any:
             if type == "edge_index" and isinstance(x, Tensor):

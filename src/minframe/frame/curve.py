@@ -1,6 +1,6 @@
 """Rows in the order of a space-filling curve, instead of the canonical order that a product with ``S()`` finds.
 
-The canonical pose is one and the same for all clouds of an orbit, and so is any order that is computed from it. Along a
+The canonical pose is the same for all clouds of an orbit, and so is any order that is computed from it. Along a
 Hilbert curve, rows that are close in the order are close in space, which a lexicographic order promises of its first
 coordinate only.
 

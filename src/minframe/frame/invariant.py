@@ -9,7 +9,7 @@ size, by the tolerance, which is below the accuracy promised for outputs.
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
 separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
-a threshold: their share is rounding over the size of the differences at hand.
+a threshold: their share is rounding over the size of typical differences.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Ragged:
         return torch.cat(rows), Ragged(torch.cat(index), self.count)
 
     def owner(self, x: Tensor) -> Tensor:
-        """The sample that each leading index of ``x`` belongs to: one entry per row or, failing that, per sample."""
+        """The sample that each leading index of ``x`` belongs to: one entry per row or else per sample."""
         if x.shape[0] == self.index.shape[0]:
             return self.index
         if x.shape[0] == self.count:

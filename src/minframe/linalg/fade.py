@@ -10,7 +10,7 @@ smooth function of the length of axis ``j`` over that of the longest row, zero a
 
 is a convex combination, as the sum telescopes to one.
 
-*Exact.* The lengths are invariant, so A is one and the same linear map for the whole orbit, and ``g A y`` moves with g.
+*Exact.* The lengths are invariant, so A is the same linear map for the whole orbit, and ``g A y`` moves with g.
 
 *Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0, and so do all ``c_m`` with ``m > j``.
 The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``.

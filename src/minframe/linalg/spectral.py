@@ -175,7 +175,7 @@ class Spectral(NamedTuple):
 def spectral(
     rows: Tensor, layout: Layout, precision: Precision, s: Tensor, p: int, q: int, needed: Tensor | None = None
 ) -> Spectral:
-    """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that somebody asks for; ``None``: all."""
+    """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that are used; ``None``: all."""
     eta = signs(p, q, rows.device)
     basis = row_basis(rows, layout, precision, s)
     if basis.white and min(p, q) == 1:
@@ -419,7 +419,7 @@ def _regular(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
         at = part[..., k : k + 1]
         onto = part + torch.where(at == 0, 1.0, at.sgn()) * torch.eye(p + q, dtype=d.dtype, device=d.device)[k]
         matrix = matrix @ _reflection(onto, same, 2 * (1 + at.abs()))
-        left = left * ((torch.arange(p + q, device=d.device) != k) | ~there)  # what is free is still at hand
+        left = left * ((torch.arange(p + q, device=d.device) != k) | ~there)  # what is still free
     return matrix
 
 

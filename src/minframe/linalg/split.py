@@ -15,7 +15,7 @@ with Euclidean lengths, which are invariants there. Particles with positive ener
 a left side of at most ``2 <P, P>``: a factor of two below the bar. The bar keeps P from being chosen when it is
 time-like by accident, as in a Gaussian cloud, and its rest frame is a violent boost of the cloud.
 
-**Time-like enough.** No invariant is at hand to compare ``M^2 = <P, P>`` with: all of a jet's are at most M^2. What
+**Time-like enough.** There is no invariant to compare ``M^2 = <P, P>`` with: all of a jet's are at most M^2. What
 limits it is the rounding of the input, ``|dM^2| <= eps |P|^2`` if P is rounded once, as ``2 P_k dP_k <= eps P_k^2``,
 and that depends on the observer. So P counts as time-like as soon as M^2 exceeds this bound, and no earlier bar is set:
 a boost that changes the decision has made M^2 as small as its rounding. In float64, where what was moved with a

@@ -32,7 +32,7 @@ likewise.
 
 **Null spans.** If the form is degenerate on the span W of the cloud (one massless particle), the elements that fix W do
 not leave any complement of W in its place, and no projection exists. They do fix every vector *of* W. So outputs are
-taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is one and the same for
+taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is the same for
 the whole orbit; ``A T = P T P^T``; covectors within ``eta W``. An input that is not itself part of the cloud has no
 value at all; nor has a quantity with a factor ``det h``, but where no axis is free: then all ``h`` are 1 on W and on
 the space modulo W, so that ``det h = 1``. A single null row in two dimensions is fixed by 1 only, if numbers are real;
