@@ -11,7 +11,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c src/minframe/labelling/_graphs.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics,is2re,toptag]"
 	touch $@
 
 # Errors above the bound are exit status 1; the report is still made, and ends with the same status.

@@ -596,6 +596,34 @@ def test_all_layouts_agree() -> None:
     close(rows, {"v": whole["v"].view(35, 3)[order], "e": whole["e"]})
 
 
+def test_layouts_agree_in_gradients_across_sizes() -> None:
+    """Clouds of a row, of a molecule's size and with moments, in one batch: by mask, by batch vector, each alone."""
+    sizes = [1, 2, 5, 39, 41, 64]
+    alone = [normal(n, 3, seed=n).requires_grad_() for n in sizes]
+    padded = torch.full((6, 70, 3), torch.nan, dtype=torch.float64)
+    mask = torch.arange(70) < torch.tensor(sizes).unsqueeze(-1)
+    padded[mask] = torch.cat([x.detach() for x in alone])
+    rows = padded[mask].requires_grad_()
+    padded.requires_grad_()
+
+    def with_mask(x: Tensor, mask: Tensor) -> Tensor:
+        return torch.where(mask, torch.tanh(x @ normal(3, 4)).sum(-1), 0).sum(-1)
+
+    def with_batch(x: Tensor, batch: Tensor) -> Tensor:
+        return x.new_zeros(int(batch.max()) + 1).index_add(0, batch, energy_of(x))
+
+    def energy_of(x: Tensor) -> Tensor:
+        return torch.tanh(x @ normal(3, 4)).sum(-1)
+
+    single = mf.Invariant(lambda x: energy_of(x).sum(-1), mf.SE(3), frames=SOFTER).eval()
+    want = torch.cat([torch.autograd.grad(single(x), x)[0] for x in alone])
+    masked = mf.Invariant(with_mask, mf.SE(3), mask="mask", frames=SOFTER).eval()(padded, mask=mask)
+    torch.testing.assert_close(torch.autograd.grad(masked.sum(), padded)[0][mask], want, rtol=0, atol=1e-11)
+    batch = torch.arange(6).repeat_interleave(torch.tensor(sizes))
+    ragged = mf.Invariant(with_batch, mf.SE(3), batch="batch", frames=SOFTER).eval()(rows, batch=batch)
+    torch.testing.assert_close(torch.autograd.grad(ragged.sum(), rows)[0], want, rtol=0, atol=1e-11)
+
+
 def test_edges_scalars_and_constants() -> None:
     net = Counting()
     types = OPTIONS["inputs"] | {"edge_index": "edge_index", "w": "edge_attr", "charge": "scalar", "shift": "constant"}
