@@ -17,9 +17,9 @@ from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.choice import margin
+from minframe.linalg.form import adjoint, signs
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import differentiable_basis
-from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import split
 from minframe.linalg.stabiliser import IsometryStabiliser
 

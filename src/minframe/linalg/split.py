@@ -36,9 +36,13 @@ from torch import Tensor
 from minframe.checks import all_true, check_finite
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
+from minframe.linalg.eigen import massless
+from minframe.linalg.form import adjoint, boost_to, signs, tilt
+from minframe.linalg.null import Null
 from minframe.linalg.qr import TINY
+from minframe.linalg.refined import slope
 from minframe.linalg.rows import Precision
-from minframe.linalg.spectral import Null, adjoint, boost_to, massless, signs, slope, spectral, tilt
+from minframe.linalg.spectral import spectral
 
 MAX_REST_RATIO = 4.3
 
