@@ -53,7 +53,7 @@ def moved(
 def test_action(group: mf.Group) -> None:
     g, h = group.random(20, dtype=number(group)), group.random(20, dtype=number(group))
     for type in ("point", "vector", "covector", "pseudovector", "scalar", "pseudoscalar", "tensor", "cotensor"):
-        x = randn(group, 20, 7, *(group.d,) * group.type(type).order)
+        x = randn(group, 20, 7, *(group.d,) * group.type(type).core_ndim)
         assert relative(group.act(g, group.act(h, x, type), type), group.act(group.compose(g, h), x, type)) < 1e-12
         assert relative(group.act(group.inverse(g), group.act(g, x, type), type), x) < 1e-12
 
@@ -156,7 +156,7 @@ def test_frame_is_equivariant(group: mf.Group) -> None:
             undefined = frame.stabiliser.undefined(kind, inward=False)
             if undefined is not None and undefined.any():
                 continue
-            y = randn(group, 4, *(group.d,) * kind.order).expand(50, 4, *(group.d,) * kind.order)
+            y = randn(group, 4, *(group.d,) * kind.core_ndim).expand(50, 4, *(group.d,) * kind.core_ndim)
             left = moved_frame.from_canonical(y, type)
             right = group.act(g, frame.from_canonical(y, type), type)
             size = right.flatten(1).norm(dim=1).max() + 1

@@ -167,8 +167,8 @@ class Local(nn.Module):
             raise ValueError(f"cutoff must be a positive length, got {cutoff!r}")
         allowed = frames.frame_types(group)
         self.of_nodes = "node" in allowed
-        self.rows = [name for name, type in self.edges.items() if type in allowed and type not in PLAIN]
-        types = {name: "node" if type == "scalar" else type for name, type in (self.edges | self.nodes).items()}
+        self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in PLAIN]
+        types = {name: "node" if kind == "scalar" else kind for name, kind in (self.edges | self.nodes).items()}
         outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
         self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:

@@ -78,7 +78,7 @@ def test_averages_are_those_over_all_elements_that_lead_to_the_pose(group: mf.Gr
         found = group.act(g, pose.expand(len(g), *pose.shape))
         members = g[(found - x).abs().amax((-2, -1)) <= 1e-12 * (1 + x.abs().max())]
         assert float(frame.size) == len(members), name
-        y = torch.randn(2, *(group.d,) * kind.order, dtype=D)
+        y = torch.randn(2, *(group.d,) * kind.core_ndim, dtype=D)
         expected = group.act(members, y.expand(len(members), *y.shape), type).mean(0)
         torch.testing.assert_close(frame.from_canonical(y, type), expected, atol=1e-12, rtol=0)
         # What else a backbone is shown: the same for every element of the frame.

@@ -251,7 +251,7 @@ def test_every_type_that_a_null_span_has_is_equivariant(name: str, group: mf.Gro
     if group.special or name == "null hyperplane":  # type: ignore[attr-defined]
         types += ["pseudovector", "pseudoscalar"]
     for type in types:
-        shape = (4,) * group.type(type).order
+        shape = (4,) * group.type(type).core_ndim
         y = torch.randn(3, *shape, dtype=torch.float64).expand(len(g), 3, *shape)
         expected = group.act(g, here.from_canonical(y, type), type)
         assert expected.abs().sum() > 0, type

@@ -104,7 +104,7 @@ class Energy(nn.Module):
                 )
             frames = replace(frames, moments=False)
         else:
-            types = {name: type for name, type in (("pos", "point"), ("z", "node")) if name in self.arguments}
+            types = {name: kind for name, kind in (("pos", "point"), ("z", "node")) if name in self.arguments}
             model = Invariant(model, group, inputs=types, batch="batch", frames=frames)
         self.model = model
         self.frames = frames

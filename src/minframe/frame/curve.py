@@ -46,8 +46,8 @@ class CurveFrame(Frame):
             canonical = Ragged(layout.index.sort()[0], layout.count)
         mask = layout.padding_mask()
         with torch.no_grad():
-            x, type = next((x, t) for x, t in cloud.inputs if layout.is_per_row(x, t.order))
-            rows = canonical.pad(wide(inner.pose(x.detach(), type.name, own=True)))
+            x, kind = next((x, t) for x, t in cloud.inputs if layout.is_per_row(x, t.core_ndim))
+            rows = canonical.pad(wide(inner.pose(x.detach(), kind.name, own=True)))
             self._rows = rows.reshape(*rows.shape[:2], -1)
             if mask is not None:  # padding is last
                 mask = torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)

@@ -73,15 +73,15 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
-    for x, type in cloud.inputs:
+    for x, kind in cloud.inputs:
         raw = x.detach()
         y = raw.to(torch.promote_types(raw.dtype, torch.float64))
-        if origin is not None and type.affine:
+        if origin is not None and kind.affine:
             y = y - layout.beside(origin.detach(), y, 1)
         unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
-        per_row = layout.is_per_row(x, type.order)
+        per_row = layout.is_per_row(x, kind.core_ndim)
 
         if per_row:
             raw, y = layout.pad(raw), layout.pad(y)
@@ -94,7 +94,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
             shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
             raw, y, unmoved = raw.reshape(shape), y.reshape(shape), unmoved.reshape(shape)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
-        moved = matrix is not None or (origin is not None and type.affine)
+        moved = matrix is not None or (origin is not None and kind.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = eps * stretch * far
@@ -238,9 +238,9 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
             strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
             allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
-        for x, type in cloud.inputs:
-            if type.order == 1 and cloud.layout.is_per_row(x, type.order):
-                back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
+        for x, kind in cloud.inputs:
+            if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
+                back = frame.from_canonical(frame.pose(x, kind.name, own=True), kind.name)
                 away = cloud.layout.clean(back - x, 1)
                 moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
@@ -290,10 +290,10 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
-    for x, type in ordered.inputs:
+    for x, kind in ordered.inputs:
         # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
-        y = linear.coordinates(wide(x.detach()), type.name)
-        rows = layout.is_per_row(x, type.order)
+        y = linear.coordinates(wide(x.detach()), kind.name)
+        rows = layout.is_per_row(x, kind.core_ndim)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
     mask = layout.padding_mask()

@@ -199,9 +199,9 @@ class OrbitFrame(Frame):
     def _inward(self, x: Tensor, type: str, weights: Tensor, mean: bool) -> Tensor:
         kind = self.group.type(type)
         self.group.check(x, type, "x", self.layout)
-        x = self.layout.clean(x, kind.order)
+        x = self.layout.clean(x, kind.core_ndim)
         nodes = self._nodes(x, kind)
-        if not (nodes or kind.order or kind.parity):
+        if not (nodes or kind.core_ndim or kind.parity):
             return x
         y = _pad(self.layout, x, nodes)
         total = torch.zeros_like(y, dtype=torch.promote_types(wide(y).dtype, torch.float64))
@@ -219,7 +219,7 @@ class OrbitFrame(Frame):
         kind = self.group.type(type)
         self.group.check(y, type, "y", self.layout)
         nodes = self._nodes(y, kind)
-        if not (nodes or kind.order or kind.parity):
+        if not (nodes or kind.core_ndim or kind.parity):
             return y
         dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
         padded = wide(_pad(self._canonical_layout() if self._shown else self.layout, y, nodes).to(dtype))
@@ -243,10 +243,10 @@ class OrbitFrame(Frame):
         """Number of axes that permutations reorder."""
         if kind.name == "scalar" and self.keeps_scalars:
             return 0
-        return kind.nodes or int(self.layout.is_per_row(x, kind.order))
+        return kind.nodes or int(self.layout.is_per_row(x, kind.core_ndim))
 
     def _act(self, y: Tensor, matrix: Tensor, kind: Type) -> Tensor:
-        if not (kind.order or kind.parity):
+        if not (kind.core_ndim or kind.parity):
             return y
         det = torch.linalg.det(matrix).expand(len(y)) if kind.parity else None
         return transform(y, kind, matrix.expand(len(y), -1, -1), det)
@@ -275,9 +275,9 @@ class OrbitFrame(Frame):
 def _parts(cloud: Cloud, mask: Tensor | None) -> tuple[Tensor, Sequence[Tensor]]:
     """All rows as ``(B, n, c, d)``, each input in units of its longest, and vectors that belong to no row."""
     layout, rows, fixed = cloud.layout, [], []
-    for x, type in cloud.inputs:
+    for x, kind in cloud.inputs:
         y = wide(x.detach())
-        if layout.is_per_row(x, type.order):
+        if layout.is_per_row(x, kind.core_ndim):
             y = layout.pad(y)
             y = y.reshape(*y.shape[:2], -1, y.shape[-1])
             if mask is not None:

@@ -81,7 +81,7 @@ class Poses:
             for x, rows in zip(self.inputs, self.per_row, strict=True)
         ]
         mask = None if self.mask is None else self.mask[owner]
-        typed = [(x, type) for x, (_, type) in zip(moved, self.cloud.inputs, strict=True)]
+        typed = [(x, kind) for x, (_, kind) in zip(moved, self.cloud.inputs, strict=True)]
         layout = Dense((len(owner),), permutations.shape[-1], mask)
         cloud = replace(
             self.cloud,
@@ -93,7 +93,7 @@ class Poses:
             distance=self.distance[owner],
         )
         frame = self.group.frame_of(cloud)
-        poses = [frame.pose(x, type.name, own=True) for x, type in typed]
+        poses = [frame.pose(x, kind.name, own=True) for x, kind in typed]
         linear = frame.linear
         if linear is None:
             linear = torch.eye(self.group.d, dtype=moved[0].dtype, device=owner.device).expand(len(owner), -1, -1)

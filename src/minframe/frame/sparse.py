@@ -66,10 +66,10 @@ def sparse_cloud(
         check_edge_index(edge_index, index[0].name)
         n = int(edge_index.max()) + 1 if edge_index.numel() else 0
     check_edge_index(edge_index, index[0].name, n)
-    for name, x, type in [*nodes, *attr]:
-        want = n if type != "edge_attr" else edge_index.shape[1]
+    for name, x, kind in [*nodes, *attr]:
+        want = n if kind != "edge_attr" else edge_index.shape[1]
         if x.ndim < 1 or x.shape[0] != want:
-            raise ValueError(f"{name} of type {type!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
+            raise ValueError(f"{name} of type {kind!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
     layout: Layout = Dense((), n)
     if batch is not None:
         layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)

@@ -94,22 +94,22 @@ class FiniteStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> FiniteStabiliser:
         return FiniteStabiliser.of(to_rows(self.weights), self.matrices)
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return matrix @ self._mean(self.matrices, type) if type.order == 1 else matrix
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        return matrix @ self._mean(self.matrices, kind) if kind.core_ndim == 1 else matrix
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if type.order == 0:
-            if not type.parity:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if kind.core_ndim == 0:
+            if not kind.parity:
                 return y
             return y * behind_batch(self.weights @ torch.linalg.det(self.matrices), y, 0)
-        if type.order == 1:
-            return multiply(wide(y), self._mean(self.matrices, type))
+        if kind.core_ndim == 1:
+            return multiply(wide(y), self._mean(self.matrices, kind))
         g = self.matrices
         squares = torch.einsum("gij,gkl->gikjl", g, g).flatten(3).flatten(1, 2)
-        return multiply(wide(y).flatten(-2), self._mean(squares, type)).view(y.shape)
+        return multiply(wide(y).flatten(-2), self._mean(squares, kind)).view(y.shape)
 
-    def _mean(self, matrices: Tensor, type: Type) -> Tensor:
+    def _mean(self, matrices: Tensor, kind: Type) -> Tensor:
         """``(*batch, k, k)``. Orthogonal matrices are their own inverse transposes: dual types are nothing special."""
-        if type.parity:
+        if kind.parity:
             matrices = matrices * torch.linalg.det(self.matrices)[:, None, None]
         return (self.weights @ matrices.flatten(1)).view(*self.weights.shape[:-1], *matrices.shape[1:])
