@@ -27,10 +27,12 @@ long, and then says so. Equally long are lengths that differ by at most ``max(TI
 MIN_TIE_WIDTH)`` of the longest: a threshold that rounding crosses as rarely as it can, as what one unit of it decides
 is the share of inputs within one rounding of the threshold.
 
-**Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
-of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
-dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy
-promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
+**Rank.** Rounding is what does not exceed ``max(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
+of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is the larger of the two and not
+a sum, so that where a cloud stands moves no threshold unless it stands far out; the same holds for ties. It is well
+above what is left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and
+below the accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is
+not seen.
 
 **How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left,
 comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y -
@@ -137,7 +139,7 @@ def tie(tolerance: float) -> float:
 def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
     rounding = longest.sqrt() * (2 * tie(tolerance))
-    return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
+    return torch.maximum(rounding, 2 * floor) if isinstance(floor, Tensor) else rounding
 
 
 def floor_of(rows: Rows) -> Tensor | float | None:
@@ -168,7 +170,7 @@ def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) 
     bound = longest * tolerance**2
     if floor is None:
         return bound
-    return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
+    return torch.maximum(bound, floor.square()) if isinstance(floor, Tensor) else bound.clamp_min(floor**2)
 
 
 class Planes(NamedTuple):

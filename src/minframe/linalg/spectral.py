@@ -123,7 +123,7 @@ def _rank_margin(precision: Precision, basis: Basis, at_most: Tensor) -> Tensor:
     lengths = basis.peaks.sqrt()
     longest = lengths[..., :1]
     assert isinstance(precision.floor, Tensor)
-    floors = torch.hypot(precision.tolerance * longest, precision.floor)
+    floors = torch.maximum(precision.tolerance * longest, precision.floor)
     return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), at_most)
 
 
