@@ -70,7 +70,7 @@ class Stabiliser(ABC):
 
     @abstractmethod
     def fold(self, matrix: Tensor, kind: Type) -> Tensor:
-        """``g0 A`` for a type with one core axis, given the ``matrix`` of ``g0``; for others what acts after ``average``."""
+        """``g0 A`` for a type with one core axis, ``g0`` given by its ``matrix``; else what acts after ``average``."""
 
     @abstractmethod
     def average(self, y: Tensor, kind: Type) -> Tensor:
