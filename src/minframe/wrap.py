@@ -154,9 +154,9 @@ class Equivariant(nn.Module):
         typed = dict(leaves(self.inputs))
         allowed = self.frames.frame_types(self.group)
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in allowed]
+            paths = [path for path, kind in typed.items() if kind in allowed]
             if not paths:
-                wanted = " or a ".join(repr(type) for type in allowed)
+                wanted = " or a ".join(repr(kind) for kind in allowed)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
                     f"and one of them must be a {wanted}"
@@ -284,10 +284,10 @@ class Equivariant(nn.Module):
         values = self._named(args, kwargs)[1]
         found = self._frames(values)
         path, x = self.frame_on[0], self._first(values)
-        type = dict(leaves(self.inputs))[path]
+        kind = dict(leaves(self.inputs))[path]
         total = []
         for frame in [found] if isinstance(found, Frame) else found:
-            pose = self._shown(frame, path, type, x).detach()
+            pose = self._shown(frame, path, kind, x).detach()
             shown = {n: frame.reorder(values[n]) for n in (self.mask, self.batch) if n and values.get(n) is not None}
             total.append(miss(frame, pose, turn(self.prior, pose, frame.shown_layout, shown)))
         return torch.stack(total).mean()
@@ -311,7 +311,7 @@ class Equivariant(nn.Module):
         )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
-        """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
+        """Let a frame of several poses know the edges, and refuse tensors that it is not known how to repeat."""
 
         def set_edges(path: Path, type: str, x: Any) -> Any:
             if type == "edge_index" and isinstance(x, Tensor):

@@ -48,11 +48,11 @@ from minframe.labelling.action import inverse
 from minframe.labelling.chain import StabiliserChain
 from minframe.layout import Dense
 
-COSETS = 1024  # poses that are looked at for one sample
-FEW_COSETS = 16  # of the symmetry in what keeps inner products; two where orientation counts
-SAME_POSE = 1  # times what is equal: how far poses may be apart and be the same
+MAX_COSETS = 1024  # poses of one sample that are compared
+MAX_CLEAR_COSETS = 16  # of the symmetry in what keeps inner products; two where orientation counts
+SAME_POSE_UNITS = 1  # times what is equal: how far poses may be apart and be the same
 CLEARLY_SAME, CLEARLY_APART = 1 / 8, 1e4  # times that
-APART_ENOUGH = 0.05  # of the largest coordinate: poses this far apart are, whatever the threshold
+MIN_APART = 0.05  # of the largest coordinate: poses this far apart are, whatever the threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Poses:
     @property
     def threshold(self) -> Tensor:
         """How far poses may be apart and be the same, ``(B,)``."""
-        return SAME_POSE * self.equal.squeeze(-1)
+        return SAME_POSE_UNITS * self.equal.squeeze(-1)
 
     def again(self, permutations: Tensor, owner: Tensor) -> tuple[list[Tensor], Tensor]:
         """Poses of ``Y[p]`` for ``permutations`` ``(k, n)`` of the samples ``owner`` ``(k,)``, and their matrices."""
@@ -90,7 +90,7 @@ class Poses:
             for x, rows in zip(self.inputs, self.per_row, strict=True)
         ]
         mask = None if self.mask is None else self.mask[owner]
-        typed = [(x, type) for x, (_, type) in zip(moved, self.cloud.inputs, strict=True)]
+        typed = [(x, kind) for x, (_, kind) in zip(moved, self.cloud.inputs, strict=True)]
         layout = Dense((len(owner),), permutations.shape[-1], mask)
         cloud = replace(
             self.cloud,
@@ -102,7 +102,7 @@ class Poses:
             distance=self.distance[owner],
         )
         frame = self.group.frame_of(cloud)
-        poses = [frame.pose(x, type.name, own=True) for x, type in typed]
+        poses = [frame.pose(x, kind.name, own=True) for x, kind in typed]
         linear = frame.linear
         if linear is None:
             linear = torch.eye(self.group.d, dtype=moved[0].dtype, device=owner.device).expand(len(owner), -1, -1)
@@ -208,7 +208,7 @@ class _Cosets:
 
     def __init__(self, generators: Tensor, threshold: float) -> None:
         self._generators, self._threshold = generators, threshold
-        self._doubt = CLEARLY_SAME * threshold, min(CLEARLY_APART * threshold, max(APART_ENOUGH, threshold))
+        self._doubt = CLEARLY_SAME * threshold, min(CLEARLY_APART * threshold, max(MIN_APART, threshold))
         self.clear = True  # no two poses were neither the same nor apart
         self.pending = torch.arange(generators.shape[-1]).unsqueeze(0)  # whose poses are to be looked at
         self._symmetry = [self.pending]
@@ -228,7 +228,7 @@ class _Cosets:
             here = distance <= self._threshold
             self._symmetry.append(products[here].gather(-1, inverse(self._cosets[nearest[here]])))
             products, poses, nearest = products[~here], poses[~here], nearest[~here]
-            if not len(products) or len(self._cosets) == COSETS:
+            if not len(products) or len(self._cosets) == MAX_COSETS:
                 break
             self._cosets = torch.cat([self._cosets, products[:1]])
             self._known = torch.cat([self._known, poses[:1]])
@@ -236,7 +236,7 @@ class _Cosets:
             self._check(distance)
             nearest = torch.full_like(nearest, len(self._cosets) - 1)
         self.pending = self._cosets[before:, self._generators].flatten(0, 1)
-        if len(self._cosets) > FEW_COSETS:  # not a matter of orientation: what was proposed is far from a symmetry
+        if len(self._cosets) > MAX_CLEAR_COSETS:  # not only orientation: this is far from a symmetry
             self.clear = False
         if not self.clear:  # all of them are going to be looked at
             self.pending = self.pending[:0]
@@ -270,7 +270,7 @@ def _true_symmetry(
     for sample, search in found.items():
         if not search.clear or sample in thin:
             chain = large.chain(generators[sample])
-            choose = _best_of_all if chain.order <= COSETS else _best_by_position
+            choose = _best_of_all if chain.order <= MAX_COSETS else _best_by_position
             result[sample] = choose(poses, sample, chain)
     return result
 
@@ -297,7 +297,7 @@ def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> tupl
     winner = torch.tensor(large.lowest(points, pairs, chain))
     elements = torch.tensor([t for level in chain.transversals if len(level) > 1 for t in level])
     near = []
-    for part in torch.split(elements, COSETS):
+    for part in torch.split(elements, MAX_COSETS):
         numbers = _numbers(poses, torch.cat([winner.unsqueeze(0), winner[part]]), torch.full((len(part) + 1,), sample))
         near.append(part[(numbers[1:] - numbers[:1]).abs().amax(-1) <= CLEARLY_SAME * threshold])
     return torch.cat(near), winner
@@ -305,7 +305,7 @@ def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> tupl
 
 def _true_symmetry_of(poses: Poses, sample: int, generators: Tensor) -> tuple[Tensor, Tensor | None]:
     """Of a sample whose poses are the same or far apart."""
-    search = _Cosets(generators, APART_ENOUGH)
+    search = _Cosets(generators, MIN_APART)
     while len(search.pending):
         search.look(_numbers(poses, search.pending, torch.full((len(search.pending),), sample)))
     return search.result()

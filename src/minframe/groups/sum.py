@@ -159,7 +159,7 @@ class Sum(LinearGroup):
 
         def seen(block: slice) -> Cloud:
             origin = None if cloud.origin is None else cloud.origin[..., block]
-            return replace(cloud, inputs=[(x[..., block], type) for x, type in cloud.inputs], origin=origin)
+            return replace(cloud, inputs=[(x[..., block], kind) for x, kind in cloud.inputs], origin=origin)
 
         return [seen(block) for block in self.blocks]
 

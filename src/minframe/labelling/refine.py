@@ -22,7 +22,7 @@ graphs, which may be larger, are added in int64.)
 worst case, where two colours of edges have the same ``a``. Then a class is not split that could have been. But ``h`` is
 a function of the multiset, so nodes that an isomorphism maps to each other have equal colours under any circumstances,
 and classes never merge, as a round sorts by the old colour first. Discrete colours are therefore canonical, collision
-or not; and whoever relies on less must look at the edges, as ``residual`` does. At worst a library is asked that need
+or not; and code that relies on less must look at the edges, as ``residual`` does. At worst a library is asked that need
 not have been.
 """
 
