@@ -42,7 +42,7 @@ answer as it is.""",
 Random networks on canonical graphs. A pair is told apart if one of up to 100 networks gives embeddings that differ by
 more than 1e-3; the run ends when no pair is left. FA sorts nodes by the spectrum and draws 16 orders. Without a frame
 GIN does not see the order of the nodes; a perceptron does, and is not invariant. "GIN as published" has one linear map
-a layer, the degree of nodes as input and tanh throughout, as in the comparison that the paper quotes; the other two.""",
+a layer, the degree of nodes as input and tanh throughout, as in the comparison the paper quotes; the other two.""",
     "exp": """
 "Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
     "exp-classify": """
