@@ -57,7 +57,7 @@ def train(structures: list[Atoms], epochs: int, what: str) -> mf.ase.Energy:
 def main() -> None:
     """Train, test on other cells, also turned, and draw energy against volume."""
     options = arguments(__doc__ or "")
-    count, epochs, seeds = (2, 1, 1) if options.quick else (30, 30, options.seeds or 3)
+    count, epochs, seeds = (2, 1, 1) if options.quick else (16, 20, options.seeds or 3)
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axis, found = figure.add_subplot(xlabel="volume of an atom, Å$^3$", ylabel="energy of an atom, eV"), []
     wide = [bulk("Cu", cubic=True, a=a) for a in np.linspace(3.4, 3.8, 3 if options.quick else 15)]

@@ -61,7 +61,7 @@ def totals(model: mf.ase.Energy, step: float, time: float) -> np.ndarray:
 def main() -> None:
     """Train, integrate, and draw the total energy."""
     options = arguments(__doc__ or "")
-    count, epochs, time, seeds = (10, 1, 2.0, 1) if options.quick else (100, 60, 60.0, options.seeds or 3)
+    count, epochs, time, seeds = (10, 1, 2.0, 1) if options.quick else (60, 40, 60.0, options.seeds or 3)
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axis, results = figure.add_subplot(xlabel="time, fs", ylabel="total energy less its mean, meV"), {}
     for name, frames in FRAMES.items():
