@@ -2,7 +2,8 @@
 
 Energies and forces of methanol, displaced at random, by a potential that comes with ASE (EMT). A network that knows no
 symmetry learns them in smooth frames and in frames of one pose, which jump. Then the molecule moves by learned forces:
-how much does its total energy vary? With half the step it varies a quarter as much, if forces have an energy.
+how much does its total energy vary? With half the step it varies a quarter as much, if forces have an energy and steps
+are short enough for it.
 """
 
 from __future__ import annotations
