@@ -49,6 +49,7 @@ def train(structures: list[Atoms], epochs: int, what: str) -> mf.ase.Energy:
             pulls = torch.zeros_like(forces).index_add(0, edge_index[0], slope).index_add(0, edge_index[1], -slope)
             optimizer.zero_grad()
             ((found - value).square() + (pulls - forces).square().mean()).backward()
+            torch.nn.utils.clip_grad_norm_(energy.parameters(), 1.0)  # drawn poses make some steps far too large
             optimizer.step()
             schedule.step()
     return energy.eval()
