@@ -112,17 +112,20 @@ UNORDERED = (
 def test_jets_come_back_where_order_does_not_count(
     group: mf.Group, frames: mf.frames.Minimal, kind: str, dtype: torch.dtype
 ) -> None:
-    # An average over a symmetry of the pose mixes rows, and so their rounding, eps gamma of the longest; the way back
-    # makes that eps gamma^2. So it is gamma = E / M that counts, the inverse of the opening unless energies differ.
+    # Two massless particles are mirror images at rest, whatever their energies. The average over that symmetry mixes
+    # their rounding, eps gamma of the longer, and the way back makes it eps gamma^2 with gamma = E / M, which is the
+    # inverse of the opening unless energies differ.
     model = mf.Equivariant(lambda x: x, group, inputs="vector", outputs="vector", frames=frames)
     for opening in OPENINGS[::2]:
         for n in (2, 3, 8):
             exact = ring(n, opening, 4, seed=n) if kind == "ring" else jets(2, n, opening, kind, seed=n)
             x = exact.to(dtype)
-            total = exact.sum(-2)
-            mass = (total[..., 0] ** 2 - total[..., 1:].square().sum(-1)).clamp_min(0).sqrt()
-            weakest = torch.minimum(opening_of(exact), mass / (2 * total[..., 0]))
-            bound = torch.maximum(allowed(opening_of(exact), dtype), allowed(weakest, dtype))
+            bound = allowed(opening_of(exact), dtype)
+            if n == 2:
+                total = exact.sum(-2)
+                mass = (total[..., 0] ** 2 - total[..., 1:].square().sum(-1)).clamp_min(0).sqrt()
+                weakest = torch.minimum(opening_of(exact), mass / (2 * total[..., 0]))
+                bound = torch.maximum(bound, allowed(weakest, dtype))
             assert (error(model(x), x) <= bound).all(), (opening, n)
 
 
@@ -257,7 +260,7 @@ def test_what_a_boost_changes_is_explained_by_rounding(mass: float, energy: floa
     mass2 = mf.Lorentz().inner(wide, wide).squeeze(-1)
     could_be_massless = mass2.abs() <= (wide.abs() * spacing).sum((-2, -1))  # 2 p_k dp_k, dp_k half a spacing
     assert (~unexplained | could_be_massless).all()
-    assert unexplained.double().mean() < 0.05
+    assert unexplained.double().mean() < 0.02
 
 
 SCALES = (1e-30, 1e-12, 1e-8, 1e-4, 1.0, 1e4, 1e8, 1e12, 1e30)
@@ -358,6 +361,24 @@ def test_determinants_of_strong_boosts(group: mf.Isometry) -> None:
         assert (group.determinant(g @ mirror) == -1).all(), rapidity
 
 
+@by_dtype
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_particle_loses_its_mass_without_a_jump(n: int, dtype: torch.dtype) -> None:
+    # Rows along one line have a pose of the size of the mass, or of 2^-20 if they count as massless: invariant outputs
+    # hardly depend on which it is. The mass of what is rounded is known to sqrt(rounding) of the energy.
+    generator = torch.Generator().manual_seed(7)
+    direction = torch.randn(200, 1, 3, dtype=torch.float64, generator=generator)
+    direction = direction / direction.norm(dim=-1, keepdim=True)
+    for energy in (1.0, 60.0, 1e3):
+        for k in range(1, 12):
+            mass = energy * 10.0**-k
+            one = torch.cat([torch.full((200, 1, 1), energy).double(), direction * (energy**2 - mass**2) ** 0.5], -1)
+            x = (one * torch.linspace(0.1, 1, n, dtype=torch.float64).flip(0).view(1, n, 1)).to(dtype)
+            pose = mf.canonicalize(x, mf.Lorentz(), type="vector")[0].double()
+            known = (2 * max(EPS[dtype], 1e-13)) ** 0.5 * energy
+            assert pose.flatten(1).norm(dim=1).max() <= n**0.5 * (mass + 2 * known + 2.0**-19), (energy, k)
+
+
 @pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.Lorentz(3), mf.O(2, 1)], ids=str)
 @pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive", "nearly collinear"])
 def test_the_margin_at_a_jump_is_rounding(group: mf.Isometry, kind: str) -> None:
@@ -417,7 +438,8 @@ def _bisect(group: mf.Isometry, kind: str, frames: mf.frames.Minimal | mf.frames
             *(mf.canonicalize(at(t), group, type="vector", frames=frames)[1].margin for t in (low, high))
         )
         assert (nearest[jump] <= 1e-9).all(), n
-    assert jumps > 20
+    # One null row has a pose that is all but 0, as a light one has: next to nothing jumps where it becomes massive.
+    assert jumps > (0 if kind == "nearly collinear" else 20)
 
 
 def test_the_margin_of_one_particle_tells_how_far_it_is_from_massless() -> None:

@@ -422,6 +422,31 @@ class TestGoingOn:
         assert found[0] == found[2] != found[1]
 
 
+class TestPublishedIsomorphismNetwork:
+    def test_relabelling_changes_it_only_with_places(self) -> None:
+        torch.manual_seed(0)
+        adjacency = torch.triu((torch.rand(20, 8, 8) < 0.5).float(), 1)
+        adjacency = adjacency + adjacency.mT
+        moved = mf.S().act(mf.S().random(20, n=8), adjacency, "edge")
+        colour = adjacency.new_zeros(20, 8, 0)
+        for ordered in (True, False):
+            network = backbone("gin-published", 8, 0, ordered=ordered)
+            assert torch.allclose(network(moved, colour), network(adjacency, colour), atol=1e-5) is not ordered
+
+
+class TestMeasureAgain:
+    def test_test_results_stay(self, particle_file: Path, tmp_path: Path) -> None:
+        for method in ("ordered", "smooth"):
+            folder = tmp_path / method
+            command("nbody", "--method", method, "--epochs", 1, "--data", particle_file, "--output", folder)
+            before = record.read(folder)
+            command("measure", folder, "--data", particle_file)
+            after = record.read(folder)
+            assert after["test"] == before["test"]
+            assert after["measured"]["mse_error"] == pytest.approx(before["measured"]["mse_error"])
+            assert after["measured_by"] == record.commit()
+
+
 class TestStoredResults:
     def test_the_table_is_that_of_the_files(self, tmp_path: Path) -> None:
         for folder in STORED:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jets import write_splits
+from jet_files import write_splits
 from minframe_lab.data import parts
 from minframe_lab.experiments import record
 from minframe_lab.experiments.run import run

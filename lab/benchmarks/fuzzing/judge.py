@@ -182,7 +182,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
         if not len(suspects):
             return
     here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
-    wrong = error[suspects]
+    wrong = error[suspects].clamp_max(1.0)  # beyond that only the sizes of the two answers are compared
     unit = torch.maximum(*(response(trial, *side, 1) for side in (here, there)))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
     edge = unit >= JUMP * wrong.clamp_max(1.0)
@@ -195,7 +195,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     bad = ~edge
     which = [max(distances, key=lambda k: float(distances[k][i])) for i in suspects[bad].tolist()]
     full = torch.zeros_like(error)
-    full[suspects] = wrong
+    full[suspects] = error[suspects]
     _violation(verdict, full, suspects[bad], f"{name}: {'/'.join(sorted(set(which)))}")
 
 

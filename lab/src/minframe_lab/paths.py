@@ -16,7 +16,7 @@ STEPS, POINTS = 601, 6  # of a picture
 FINE, FINEST = 4801, 38401  # steps that tell a jump from a slope
 SEED = 8
 GROUP = mf.O(3)
-SHARPNESS = (8.0, 16.0, 32.0, 64.0)
+SHARPNESS = (8.0, 16.0, 32.0, 40.0, 64.0)
 
 Energy = Callable[[Tensor], Tensor]
 

@@ -102,6 +102,10 @@ class Affine(_Shifting):
     def linear(self) -> O | SO | GL:
         """The linear group."""
 
+    def prepare(self) -> None:
+        """Find ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
+        _ = self.linear
+
     def __repr__(self) -> str:
         return described(self, self.d)
 
@@ -167,6 +171,7 @@ class E(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
+        self.prepare()
 
     @cached_property
     def linear(self) -> O:
@@ -190,6 +195,7 @@ class Poincare(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
+        self.prepare()
 
     @cached_property
     def linear(self) -> O:
@@ -205,6 +211,7 @@ class Aff(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, "Aff")
+        self.prepare()
 
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))

@@ -62,6 +62,7 @@ class Isometry(MatrixGroup):
                 object.__setattr__(self, "p", self.q)
                 object.__setattr__(self, "q", 0)
         object.__setattr__(self, "d", self.p + self.q)
+        _ = self.metric  # now: up to Python 3.11 its cache has a lock, which torch.compile cannot trace
 
     def __repr__(self) -> str:
         return described(self, self.p, *([self.q] if self.q else []))

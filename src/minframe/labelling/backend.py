@@ -91,7 +91,7 @@ def _load(module: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"some nodes are tied after colour refinement and need the labelling library {module!r}, which is not "
-            'installed: pip install "minframe[graph]"'
+            f"installed: pip install {module}"
         ) from error
 
 

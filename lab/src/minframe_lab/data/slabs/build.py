@@ -8,6 +8,7 @@ the effective-medium potential they are almost set by the element. So the target
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -143,9 +144,15 @@ def potential(name: str) -> Any:
 
         return EMT()
     if name == "chgnet":
-        try:
-            from chgnet.model.dynamics import CHGNetCalculator
-        except ImportError:
-            raise ValueError("the harder slabs are relaxed with CHGNet: pip install chgnet") from None
-        return CHGNetCalculator(use_device="cpu", verbose=False)
+        return _chgnet()
     raise ValueError(f"no potential is called {name!r}: use emt or chgnet")
+
+
+@cache
+def _chgnet() -> Any:
+    """Loaded once for all slabs of a process."""
+    try:
+        from chgnet.model.dynamics import CHGNetCalculator
+    except ImportError:
+        raise ValueError("the harder slabs are relaxed with CHGNet: pip install chgnet") from None
+    return CHGNetCalculator(use_device="cpu")

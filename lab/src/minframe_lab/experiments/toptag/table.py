@@ -41,6 +41,7 @@ momenta" alone are a straw man: the usual preprocessing and the mass of the jet 
 by resampling the test set. The change of logits is the largest over 1,000 jets under elements of O(1, 3) with
 rapidity up to 2, relative to the size of a logit; frames are found in float64. Rejection at an efficiency of 0.3 is
 given only with 20,000 background jets."""
+LEAST_BACKGROUND = 20  # background jets that pass, below which a curve is not drawn
 FIGURES = ("toptag-roc.png", "toptag-size.png")
 
 
@@ -150,7 +151,8 @@ def _curves(records: list[Record], kind: str, path: Path) -> None:
             continue
         shown.add(name)
         style = {"transformer": "-", "minkgnn": "--", "mass": ":"}[c["network"]]
-        points = [(s, 1 / b) for s, b in zip(curve["signal"], curve["background"], strict=True) if s > 0.1 and b > 0]
+        least = LEAST_BACKGROUND / r["measured"]["jets"]["background"]
+        points = [(s, 1 / b) for s, b in zip(curve["signal"], curve["background"], strict=True) if b >= least]
         axes.plot(*zip(*points, strict=True), style, color=COLOURS[c["method"]], linewidth=1, label=name)
     axes.set(xlabel="signal efficiency", ylabel="background rejection", yscale="log", title=f"Top tagging, {kind} jets")
     axes.legend(fontsize=6)
