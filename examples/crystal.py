@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from ase import Atoms
 from ase.build import bulk
 from ase.calculators.calculator import Calculator
 from ase.calculators.morse import MorsePotential
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 
 import minframe as mf
 import minframe.ase
+from ase import Atoms
 
 MORSE = MorsePotential(epsilon=0.34, r0=2.55, rho0=4.0, rcut1=3.2, rcut2=CUTOFF)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from ase import Atoms, units
 from ase.build import molecule
 from ase.md.verlet import VelocityVerlet
 from common import arguments, picture, save, show, spread, track
@@ -20,6 +19,7 @@ from torch import Tensor
 
 import minframe as mf
 import minframe.ase
+from ase import Atoms, units
 
 FRAMES = {"smooth": mf.frames.Smooth(moments=False), "one pose": mf.frames.Unordered()}
 
