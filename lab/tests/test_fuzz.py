@@ -247,6 +247,7 @@ def test_structures_are_what_they_are_drawn_as(name: str) -> None:
             assert name in GRAPHS or (x.shape[-1] == space.d and x.dtype == space.dtype)
 
 
+@pytest.mark.slow
 def test_every_group_answers() -> None:
     """Every group and way of choosing frames: generic clouds, and a structure between the named families in turn."""
     between = ["duplicated", "specks", "mirrored", "near-deficient", "shell", "integers", "few-rows", "mixed-scales"]

@@ -197,7 +197,7 @@ class Cloud:
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
 
-        ``None`` if NaN is going to be an error anyway.
+        ``None`` where NaN is an error anyway.
         """
         rows, layout = self.rows()
         if data_checks_enabled():
@@ -241,7 +241,7 @@ class Cloud:
 
         Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
         below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
-        do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
+        do not hide the vectors beside them, and the position of other points does not matter. Only an
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         eps, tolerance = self.eps, self.tolerance

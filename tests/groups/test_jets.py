@@ -381,17 +381,20 @@ def test_a_particle_loses_its_mass_without_a_jump(n: int, dtype: torch.dtype) ->
             assert pose.flatten(1).norm(dim=1).max() <= n**0.5 * (mass + 2 * known + 2.0**-19), (energy, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.Lorentz(3), mf.O(2, 1)], ids=str)
 @pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive", "nearly collinear"])
 def test_the_margin_at_a_jump_is_rounding(group: mf.Isometry, kind: str) -> None:
     _bisect(group, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.O(2, 2), mf.U(2, 1), mf.SU(2, 2)], ids=str)
 def test_the_margin_at_a_jump_is_rounding_with_other_forms(group: mf.Isometry) -> None:
     _bisect(group, "Gaussian")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive"])
 def test_the_margin_at_a_jump_is_rounding_with_longest_rows(kind: str) -> None:
     _bisect(mf.Lorentz(), kind, mf.frames.Unordered())

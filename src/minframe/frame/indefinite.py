@@ -179,7 +179,6 @@ def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         inverse=inverse,
         own_inverse=own_inverse,
         own_columns=columns,
-        shift=cloud.origin,
         stabiliser=_stabiliser(group, determined, span),
         cloud=cloud,
         decomposition=CanonicalRows(determined, coordinates, layout),

@@ -77,9 +77,8 @@ class LinearFrame(Frame):
         inverse: its inverse.
         own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
-        shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
-        cloud: what the frame was taken of.
+        cloud: what the frame was taken of; its origin, if it has one, is the translation of ``g0``.
         margin: computes the margin when it is asked for.
         decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
@@ -92,7 +91,6 @@ class LinearFrame(Frame):
         group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
-        shift: Tensor | None,
         stabiliser: Stabiliser,
         cloud: Cloud,
         margin: Callable[[], Tensor],
@@ -106,7 +104,7 @@ class LinearFrame(Frame):
         self.inverse = inverse
         self.own_inverse = inverse if own_inverse is None else own_inverse
         self.own_columns = own_columns
-        self.shift = shift
+        self.shift = cloud.origin
         self.stabiliser = stabiliser
         self.cloud = cloud
         self.layout = self.shown_layout = cloud.layout
@@ -134,9 +132,8 @@ class LinearFrame(Frame):
             self.group,
             linear,
             inverse,
-            shift,
             stabiliser,
-            cloud,
+            replace(cloud, origin=shift),
             lambda: self.margin,
             own_inverse=own_inverse,
             own_columns=own_columns,

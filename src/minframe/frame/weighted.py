@@ -70,7 +70,6 @@ class WeightedFrame(Frame):
             inverse=inverse,
             own_inverse=own_inverse,
             own_columns=own_columns,
-            shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
             margin=lambda: torch.full_like(weights, torch.inf),

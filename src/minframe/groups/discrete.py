@@ -260,7 +260,6 @@ class DiscreteFrame(LinearFrame):
             linear=linear,
             inverse=linear.mT,
             own_inverse=(choice.weights @ matrices.mT.flatten(1)).view(*choice.first.shape, *matrices.shape[1:]),
-            shift=None,
             stabiliser=FiniteStabiliser.of(weights, matrices),
             cloud=cloud,
             margin=lambda: choice.margin,

@@ -171,7 +171,6 @@ class Isometry(MatrixGroup):
             group=self,
             linear=q,
             inverse=q.mH if self.complex else q.mT,
-            shift=cloud.origin,
             stabiliser=IsometryStabiliser(
                 found.determined, self.special, self.metric, self.complex, trivial=found.full
             ),

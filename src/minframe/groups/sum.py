@@ -186,7 +186,6 @@ class Sum(LinearGroup):
             linear=joined([f.linear for f in frames]),
             inverse=joined([f.inverse for f in frames]),
             own_inverse=joined([f.own_inverse for f in frames]),
-            shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, origin=shift),
             margin=lambda: torch.stack([f.margin for f in frames]).amin(0),

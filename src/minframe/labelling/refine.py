@@ -173,7 +173,7 @@ def refine_sparse(colours: Tensor, arcs: Arcs, batch: Tensor | None = None, roun
         colours: of the nodes, ``(N,)``, int64, any numbers; self-loops are to be part of them.
         arcs: of all graphs together.
         batch: the graph that each node belongs to, ``(N,)``, in any order; ``None``: one graph.
-        rounds: stop after so many, as a long path needs half as many as it has nodes. What has been found is then
+        rounds: stop after this many, as a long path needs half as many as it has nodes. What has been found is then
             invariant but not equitable.
 
     The cost of a round is linear in the arcs of nodes that are not yet told apart.

@@ -24,7 +24,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
     """``matrix @ v`` for every vector ``v`` of ``x`` ``(*batch, *any, d)``, with ``matrix`` ``(*batch, d, d)``."""
-    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its own dozen of small calls
+    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its dozen small calls
         return torch.bmm(matrix, x.mT).mT
     batch = x.shape[: matrix.ndim - 2]
     rows = x.reshape(*batch, math.prod(x.shape[len(batch) : -1]), x.shape[-1])

@@ -138,7 +138,7 @@ def choice_margin(rows: Rows, determined: Tensor, unit: Tensor) -> Tensor:
 def rank_margin(lengths: Tensor, floors: Tensor, unit: Tensor, at_most: Tensor) -> Tensor:
     """Of axes ``(*batch, k)`` that are taken in turn, as long as the longest row left is longer than a floor.
 
-    ``at_most`` ``(*batch, 1)``: so many there can be.
+    ``at_most`` ``(*batch, 1)``: the number that there can be.
     """
     impossible = torch.arange(lengths.shape[-1], device=lengths.device) >= at_most.to(lengths.device)
     return (lengths - floors).abs().masked_fill(impossible, torch.inf).amin(-1) / unit.clamp_min(TINY)

@@ -148,6 +148,6 @@ def _factor(square: Tensor, rank: int) -> Tensor:
 
 
 def first_axes(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:
-    """The first so many axes of either sign, ``(*batch, d)``."""
+    """The first ``plus`` axes of positive and ``minus`` axes of negative sign, ``(*batch, d)``."""
     order = torch.arange(p + q, device=plus.device)
     return torch.where(order < p, order < plus.unsqueeze(-1), order - p < minus.unsqueeze(-1))

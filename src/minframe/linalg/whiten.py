@@ -69,7 +69,7 @@ def row_basis(
 ) -> Basis:
     """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
-    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
+    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: the number of rows, if more are independent.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
