@@ -90,9 +90,9 @@ def choose(
 def _above(found: Poses, noise: Tensor, special: bool) -> Tensor:
     """Squared lengths of axes ``(K, d)`` over those of noise ``(B,)``.
 
-    An axis as short as noise is none (``soft_poses``), so that outputs along it have to be gone by then, also where noise
-    is longer than what they fade below by themselves: they fade from ``FULL`` times noise on. Noise depends on the
-    observer, if a boost makes it so; but from there on, outputs along the axis are unknown by half.
+    An axis as short as noise is none (``soft_poses``), so that outputs along it have to be gone by then, also where
+    noise is longer than what they fade below by themselves: they fade from ``FULL`` times noise on. Noise depends on
+    the observer, if a boost makes it so; but from there on, outputs along the axis are unknown by half.
     """
     return _but_last(found.length2 / noise[found.sample, None].square(), special)
 

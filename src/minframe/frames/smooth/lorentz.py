@@ -23,9 +23,10 @@ ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of a product with a boost: it
 def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
     """Outputs along axes of space that are shorter than ``fade`` times the largest energy fade.
 
-    Noise is the rounding of the rows as they are given, ``eps |T| |x|`` in the rest frame, of the order of ``eps gamma^2
-    M``. In float64 ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every observer; so what
-    rows have been through before they came here, at most that for some observer, is shorter than what fades.
+    Noise is the rounding of the rows as they are given, ``eps |T| |x|`` in the rest frame, of the order of ``eps
+    gamma^2 M``. In float64 ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every
+    observer; so what rows have been through before they came here, at most that for some observer, is shorter than
+    what fades.
     """
     rows, layout, poison = cloud.tame_rows()
     p, q, d = linear.p, linear.q, linear.d
