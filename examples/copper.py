@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from ase import Atoms
 from ase.build import bulk
 from torch import Tensor, nn
 
 import minframe as mf
+from ase import Atoms
 
 CUTOFF, WIDTH = 4.0, 24
 

@@ -67,7 +67,7 @@ def fit(model: nn.Module, data: Data, epochs: int, what: str, augment: bool) -> 
 def main() -> None:
     """All models, over all seeds."""
     options = arguments(__doc__ or "")
-    count, epochs, seeds = (30, 1, 1) if options.quick else (1000, 15, options.seeds or 3)
+    count, epochs, seeds = (30, 1, 1) if options.quick else (600, 12, options.seeds or 3)
     random = torch.Generator().manual_seed(0)
     train, test = graphs(count, random), graphs(max(count // 2, 10), random)
     results: dict[str, list[list[float]]] = {}

@@ -48,7 +48,7 @@ def angle(model: nn.Module, x: Tensor, up: Tensor) -> float:
 def main() -> None:
     """All methods, over all seeds."""
     options = arguments(__doc__ or "")
-    count, epochs, seeds = (50, 1, 1) if options.quick else (2000, 15, options.seeds or 3)
+    count, epochs, seeds = (50, 1, 1) if options.quick else (1000, 12, options.seeds or 3)
     results: dict[str, list[list[float]]] = {}
     for seed in range(seeds):
         torch.manual_seed(seed)

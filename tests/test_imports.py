@@ -29,6 +29,7 @@ LAYERS = (
         "degenerate",
         "signature",
         "rowwise",
+        "recorded",
         "prior",
         "wrap",
         "local",

@@ -29,7 +29,7 @@ FOREIGN = re.compile(r"minframe_lab|experiment|report|plot|bench|results|tests/|
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
     """The output of a command; its errors, and an end, if it fails."""
-    environment = os.environ | variables
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(
         [str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False, env=environment
     )

@@ -166,6 +166,7 @@ class TestRuns:
         assert found["complete"]
         assert found["measured"]["paths"]["methane"]["picoseconds"] == 0.1
 
+    @pytest.mark.slow
     def test_table(self, tmp_path: Path) -> None:
         results = tmp_path / "results"
         for method in ("smooth", "plain"):

@@ -130,8 +130,8 @@ def test_ties_without_room_for_rounding_are_found(monkeypatch: pytest.MonkeyPatc
     """Rounding decides between them, and explains each; but not that there are so many."""
     run = functools.partial(reported, "cube", 15, "O(3)", "unordered")
     assert not run().failed
-    monkeypatch.setattr(qr, "TIE", 1e-300)
-    monkeypatch.setattr(qr, "APART", 1e-300)
+    monkeypatch.setattr(qr, "TIE_TOLERANCES", 1e-300)
+    monkeypatch.setattr(qr, "MIN_TIE_WIDTH", 1e-300)
     assert run().failed
 
 
@@ -139,7 +139,7 @@ def test_a_tolerance_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     """Poses are compared by less than what invariants call equal."""
     run = functools.partial(reported, "methane", 15, "S() * E(3)", size=8, seeds=2)
     assert not run().failed
-    monkeypatch.setattr(pairs, "SAME_POSE", 1e-6)
+    monkeypatch.setattr(pairs, "SAME_POSE_UNITS", 1e-6)
     assert run().failed
 
 
@@ -247,6 +247,7 @@ def test_structures_are_what_they_are_drawn_as(name: str) -> None:
             assert name in GRAPHS or (x.shape[-1] == space.d and x.dtype == space.dtype)
 
 
+@pytest.mark.slow
 def test_every_group_answers() -> None:
     """Every group and way of choosing frames: generic clouds, and a structure between the named families in turn."""
     between = ["duplicated", "specks", "mirrored", "near-deficient", "shell", "integers", "few-rows", "mixed-scales"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ase import Atoms
 
+from ase import Atoms
 from minframe_lab.data.slabs import build, published, store
 from minframe_lab.experiments.is2re import data, plane
 from minframe_lab.experiments.is2re.recipe import IS2RE, invariance_error, order_error

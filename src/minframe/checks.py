@@ -120,7 +120,7 @@ def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = Fal
 
 
 def check_core(
-    x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
+    x: Tensor, core_ndim: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
 ) -> None:
     """A floating (or complex) tensor with the trailing axes that a type demands, behind the frame's leading axes."""
     if not isinstance(x, Tensor) or not _is_number(x, complex):
@@ -128,8 +128,8 @@ def check_core(
         kind = "complex" if complex else "real floating"
         raise TypeError(f"{name} of type {type_name!r} must be a {kind} tensor, got {got}: convert it first")
     check_layout(x, name)
-    core = (d,) * order
-    fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
+    core = (d,) * core_ndim
+    fits = x.ndim >= len(leading) + core_ndim and tuple(x.shape[x.ndim - core_ndim :]) == core
     if not fits or tuple(x.shape[: len(leading)]) != leading:
         want = ", ".join([*map(str, leading), "...", *map(str, core)])
         raise ValueError(f"{name} of type {type_name!r} must have shape ({want}), got {tuple(x.shape)}")

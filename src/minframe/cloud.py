@@ -18,9 +18,9 @@ from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
 
-COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
-LARGEST = 1e150  # coordinates above this have squares that overflow
-LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
+MAX_INPUT_ROUNDING = 1e-3  # relative to the length of an input; where rounding is more, other inputs are preferred
+MAX_COORDINATE = 1e150  # coordinates above this have squares that overflow
+LATER_INPUT_FACTOR = 0.83  # on the longest rows of each further input, so that no two inputs tie
 
 
 class Input(NamedTuple):
@@ -118,7 +118,7 @@ class Cloud:
         lead = len(layout.rows_shape)
         mask = layout.padding_mask()
         mask = None if mask is None else mask[samples]
-        inputs = [(chosen(x, type.order), type) for x, type in self.inputs]
+        inputs = [(chosen(x, kind.core_ndim), kind) for x, kind in self.inputs]
         dense = Dense((len(samples),), layout.padded_length, mask)
         relations = self.relations
         if relations is not None:
@@ -130,21 +130,23 @@ class Cloud:
 
     def reordered(self, order: Tensor) -> Cloud:
         """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``, the row at each position."""
-        moves = [self.layout.is_per_row(x, type.order) for x, type in self.inputs]
+        moves = [self.layout.is_per_row(x, kind.core_ndim) for x, kind in self.inputs]
         layout = self.layout.reordered(order)
         inputs = zip(moves, self.inputs, strict=True)
-        moved = [(take_nodes(x, order) if moves else x, type) for moves, (x, type) in inputs]
+        moved = [(take_nodes(x, order) if moves else x, kind) for moves, (x, kind) in inputs]
         return replace(self, inputs=moved, layout=layout)
 
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        small = [readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs]
+        small = [
+            readable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
+        ]
         if all(small):
             return self
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         peak = layout.total(wide(rows).abs().square().sum(-1, keepdim=True)).squeeze(-1)
         check_finite(peak, self.name)
-        inputs = [(torch.where(self.layout.beside(peak.isfinite(), x, 0), x, 0), type) for x, type in self.inputs]
+        inputs = [(torch.where(self.layout.beside(peak.isfinite(), x, 0), x, 0), kind) for x, kind in self.inputs]
         relations = self.relations
         if relations is not None:
             nodes, edges = (
@@ -155,7 +157,7 @@ class Cloud:
         return replace(self, inputs=inputs, relations=relations)
 
     def _points(self) -> list[Tensor]:
-        return [x for x, type in self.inputs if type.affine]
+        return [x for x, kind in self.inputs if kind.affine]
 
     def centred(self) -> Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
@@ -176,7 +178,7 @@ class Cloud:
 
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
-        parts = [self._relative(x) if self.origin is not None and type.affine else wide(x) for x, type in self.inputs]
+        parts = [self._relative(x) if self.origin is not None and kind.affine else wide(x) for x, kind in self.inputs]
         return self.layout.join(parts)
 
     def _relative(self, x: Tensor) -> Tensor:
@@ -195,7 +197,7 @@ class Cloud:
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
 
-        ``None`` if NaN is going to be an error anyway.
+        ``None`` where NaN is an error anyway.
         """
         rows, layout = self.rows()
         if data_checks_enabled():
@@ -224,7 +226,7 @@ class Cloud:
     @property
     def is_centred(self) -> bool:
         """Whether the rows add up to zero."""
-        return self.origin is not None and all(type.affine for _, type in self.inputs)
+        return self.origin is not None and all(kind.affine for _, kind in self.inputs)
 
     def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
@@ -239,7 +241,7 @@ class Cloud:
 
         Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
         below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
-        do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
+        do not hide the vectors beside them, and the position of other points does not matter. Only an
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         eps, tolerance = self.eps, self.tolerance
@@ -251,11 +253,11 @@ class Cloud:
         number = torch.promote_types(rows.dtype, torch.float64)
         planes = rows.movedim(-1, 0).to(number, copy=True, memory_format=torch.contiguous_format)
         start, noise = 0, []
-        for k, (x, type) in enumerate(self.inputs):
+        for k, (x, kind) in enumerate(self.inputs):
             _, part = self.layout.join([x])
             block = planes[..., start : start + part.length]
             start += part.length
-            affine = type.affine and origin is not None
+            affine = kind.affine and origin is not None
             if affine:
                 assert origin is not None
                 block.sub_(part.spread(part.as_sample(origin)))
@@ -263,9 +265,9 @@ class Cloud:
                     block.mul_(part.real)
             longest = part.amax(torch.linalg.vector_norm(block, dim=0))
             rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
-            unit = torch.maximum(longest, rounding / COARSE)
+            unit = torch.maximum(longest, rounding / MAX_INPUT_ROUNDING)
             unit = torch.where(unit > 0, unit, 1.0)
-            unit = unit / LATER**k if self.longest is not False and k else unit
+            unit = unit / LATER_INPUT_FACTOR**k if self.longest is not False and k else unit
             block.div_(part.spread(unit))
             noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
         precision = Precision(eps, tolerance, tolerance, self.name)

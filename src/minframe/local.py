@@ -37,8 +37,8 @@ from minframe.tracing import tree_map
 from minframe.wrap import Equivariant
 
 SMOOTH = Smooth(sharpness=64.0, moments=False)  # distances of nearest neighbours differ enough for it
-FADING = 4  # the exponent of the envelope
-NEAR = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
+ENVELOPE_EXPONENT = 4  # the exponent of the envelope
+MIN_DISTANCE = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
 PLAIN = ("node", "scalar")  # types of numbers without coordinates
 
 
@@ -167,8 +167,8 @@ class Local(nn.Module):
             raise ValueError(f"cutoff must be a positive length, got {cutoff!r}")
         allowed = frames.frame_types(group)
         self.of_nodes = "node" in allowed
-        self.rows = [name for name, type in self.edges.items() if type in allowed and type not in PLAIN]
-        types = {name: "node" if type == "scalar" else type for name, type in (self.edges | self.nodes).items()}
+        self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in PLAIN]
+        types = {name: "node" if kind == "scalar" else kind for name, kind in (self.edges | self.nodes).items()}
         outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
         self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:
@@ -238,14 +238,14 @@ def envelope(vectors: Tensor, cutoff: float) -> Tensor:
 
     Models should multiply messages with it, or with something alike, so that outputs do not jump as neighbours come.
     """
-    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** FADING
+    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** ENVELOPE_EXPONENT
 
 
 def _faded(inputs: Sequence[Input], cutoff: float) -> list[Input]:
     """The rows that frames are taken of; see above."""
     first, *others = inputs
     fade = envelope(first.x, cutoff).unsqueeze(-1)
-    near = first.x / (first.x.square().sum(-1, keepdim=True) + (NEAR * cutoff) ** 2).sqrt()
+    near = first.x / (first.x.square().sum(-1, keepdim=True) + (MIN_DISTANCE * cutoff) ** 2).sqrt()
     return [first._replace(x=near * fade), *(other._replace(x=other.x * fade) for other in others)]
 
 

@@ -100,7 +100,7 @@ class Turn:
         return self._moved(y, kind, self.matrix.mT)
 
     def _moved(self, x: Tensor, kind: Type, matrix: Tensor) -> Tensor:
-        if not (kind.order or kind.parity):
+        if not (kind.core_ndim or kind.parity):
             return x
         det = torch.linalg.det(matrix) if kind.parity else None
         det = None if det is None else self.layout.for_rows(det, x)

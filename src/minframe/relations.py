@@ -22,7 +22,7 @@ def edge_rows(
 ) -> tuple[int, ...]:
     """The axes ``(*batch, n)`` of the nodes of edges ``(*batch, n, n)`` or ``(*batch, n, n, c)``.
 
-    Where both can be read into a shape, those of ``nodes`` and ``mask`` settle it if they fit only one. Failing that
+    Where both can be read into a shape, those of ``nodes`` and ``mask`` settle it if they fit only one. Otherwise
     there are no channels, unless that would leave more than one batch axis.
     """
     shape = tuple(shape)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from minframe.checks import graph_hint
 from minframe.cloud import Input
@@ -16,26 +15,13 @@ from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
 from minframe.prior import Turn, check_prior, miss, turn
+from minframe.recorded import RecordsLabelling
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.tracing import has_tangent, tree_leaves, tree_map
 
 MINIMAL = Minimal()
-
-
 TYPED = object()  # stands for a tensor that has a type
-LABELLING = "labelling"  # the entry of a state dict that names the library of canonical orders
-
-
-def _mismatch(recorded: str | None, present: str | None) -> str | None:
-    """What to say if a model is about to run with canonical orders other than those it was trained with."""
-    if recorded is None or recorded == present:
-        return None
-    return (
-        f"the model was made with the canonical labelling of {recorded}, but here is {present or 'none'}: canonical "
-        "orders differ between libraries and versions, and so would its outputs. Install that version, or choose the "
-        f"library with mf.S(backend=...); to load it all the same, remove {LABELLING!r} from the state dict"
-    )
 
 
 def _along(function: Callable[[Path, str, Any], Any], types: Any, values: Any, path: Path, strict: bool) -> Any:
@@ -59,7 +45,7 @@ def _total(results: Sequence[Any]) -> Any:
     return tree_map(lambda *x: sum(x[1:], x[0]) if isinstance(x[0], Tensor) else x[0], *results)
 
 
-class Equivariant(nn.Module):
+class Equivariant(RecordsLabelling):
     """``backbone`` made exactly equivariant to ``group``, at the cost of one forward pass.
 
     >>> import torch, minframe as mf
@@ -154,9 +140,9 @@ class Equivariant(nn.Module):
         typed = dict(leaves(self.inputs))
         allowed = self.frames.frame_types(self.group)
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in allowed]
+            paths = [path for path, kind in typed.items() if kind in allowed]
             if not paths:
-                wanted = " or a ".join(repr(type) for type in allowed)
+                wanted = " or a ".join(repr(kind) for kind in allowed)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
                     f"and one of them must be a {wanted}"
@@ -284,10 +270,10 @@ class Equivariant(nn.Module):
         values = self._named(args, kwargs)[1]
         found = self._frames(values)
         path, x = self.frame_on[0], self._first(values)
-        type = dict(leaves(self.inputs))[path]
+        kind = dict(leaves(self.inputs))[path]
         total = []
         for frame in [found] if isinstance(found, Frame) else found:
-            pose = self._shown(frame, path, type, x).detach()
+            pose = self._shown(frame, path, kind, x).detach()
             shown = {n: frame.reorder(values[n]) for n in (self.mask, self.batch) if n and values.get(n) is not None}
             total.append(miss(frame, pose, turn(self.prior, pose, frame.shown_layout, shown)))
         return torch.stack(total).mean()
@@ -311,7 +297,7 @@ class Equivariant(nn.Module):
         )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
-        """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
+        """Let a frame of several poses know the edges, and refuse tensors that it is not known how to repeat."""
 
         def set_edges(path: Path, type: str, x: Any) -> Any:
             if type == "edge_index" and isinstance(x, Tensor):
@@ -357,37 +343,8 @@ class Equivariant(nn.Module):
             check_rowwise(self.inputs, others, cloud, self.group)
         return self.frames(self.group, cloud)
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.labelling is not None:  # as a tensor, which every format of checkpoints can hold
-            destination[prefix + LABELLING] = torch.tensor(list(self.labelling.encode()), dtype=torch.uint8)
-
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        recorded = state_dict.get(prefix + LABELLING)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        if recorded is not None:
-            if prefix + LABELLING in unexpected_keys:
-                unexpected_keys.remove(prefix + LABELLING)
-            message = _mismatch(bytes(recorded.tolist()).decode(), self.labelling)
-            if message:
-                error_msgs.append(message)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        message = _mismatch(self.labelling, self.frames.labelling(self.group))
-        if message:
-            warnings.warn(message, stacklevel=2)
+    def _present_labelling(self) -> str | None:
+        return self.frames.labelling(self.group)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:

@@ -89,4 +89,4 @@ def path_rows() -> list[PathRow]:
 
 def mean_poses(model: mf.Invariant) -> float:
     """Of a model in smooth frames, along the path."""
-    return float(model.frame(path_between_clouds()).size.mean())
+    return float(torch.tensor(model.frame(path_between_clouds()).size).double().mean())

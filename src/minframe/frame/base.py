@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.frame.size import Size, shown
 from minframe.layout import Layout
 from minframe.types import Type
 
@@ -28,7 +29,7 @@ class Acts(Protocol):
 class Frame(ABC):
     """The minimal frame of a batch of clouds: the cosets ``g0 Stab(canonical pose)``, held as elements ``g0``.
 
-    ``rank``, ``size`` and ``margin`` have one entry per sample.
+    ``rank`` and ``margin`` are tensors with one entry per sample, ``(*batch,)``; ``size`` holds Python numbers.
     """
 
     group: Acts
@@ -52,8 +53,12 @@ class Frame(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> Tensor:
-        """Number of elements of the frame; ``inf`` where the stabiliser is continuous."""
+    def size(self) -> Size:
+        """Number of elements of the frame: a Python integer, or ``inf`` where the stabiliser is continuous.
+
+        For a batch, nested lists of them in the shape of the batch axes. Permutations are counted exactly, however many
+        there are.
+        """
 
     @property
     @abstractmethod
@@ -92,4 +97,4 @@ class Frame(ABC):
         return x
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size.tolist()})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"

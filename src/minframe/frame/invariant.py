@@ -9,7 +9,7 @@ size, by the tolerance, which is below the accuracy promised for outputs.
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
 separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
-a threshold: their share is rounding over the size of the differences at hand.
+a threshold: their share is rounding over the size of typical differences.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.qr import APART
+from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
@@ -43,12 +43,12 @@ from minframe.tracing import is_compiling, is_transformed
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
 # it allows, since whatever differs by so little by accident is in doubt.
-EQUAL = 1.0, 2.5
-PROPOSED = 4.0, 5.0
-SOFT = 1e-12  # lengths below this part of the longest are not told apart
+EQUAL_UNITS = 1.0, 2.5
+PROPOSED_UNITS = 4.0, 5.0
+MIN_RELATIVE_LENGTH = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
 MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
-COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
+MAX_ROUNDING_RATIO = 1 / 64  # of rounding to size; where it is more, the cloud is a point
 
 
 class ActsOnBoth(Acts, Protocol):
@@ -73,15 +73,15 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
-    for x, type in cloud.inputs:
+    for x, kind in cloud.inputs:
         raw = x.detach()
         y = raw.to(torch.promote_types(raw.dtype, torch.float64))
-        if origin is not None and type.affine:
+        if origin is not None and kind.affine:
             y = y - layout.beside(origin.detach(), y, 1)
         unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
-        per_row = layout.is_per_row(x, type.order)
+        per_row = layout.is_per_row(x, kind.core_ndim)
 
         if per_row:
             raw, y = layout.pad(raw), layout.pad(y)
@@ -94,18 +94,18 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
             shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
             raw, y, unmoved = raw.reshape(shape), y.reshape(shape), unmoved.reshape(shape)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
-        moved = matrix is not None or (origin is not None and type.affine)
+        moved = matrix is not None or (origin is not None and kind.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = eps * stretch * far
-        there = size * COINCIDENT > rounding
+        there = size * MAX_ROUNDING_RATIO > rounding
         if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
             stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
             if not all_true(there):  # nothing is left by a boost, of what may be far from a point
                 y = torch.where(behind_batch(there, y, 0), y, unmoved)
                 size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
-                there = size * COINCIDENT > rounding
+                there = size * MAX_ROUNDING_RATIO > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -118,11 +118,13 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     if reduction.axes is not None:
         fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
+    soft = torch.full(
+        (len(points), 1), 1.0 if noisy else MIN_RELATIVE_LENGTH, dtype=torch.float64, device=points.device
+    )
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
     tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
-    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
+    equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
+    slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -236,9 +238,9 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
             strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
             allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
-        for x, type in cloud.inputs:
-            if type.order == 1 and cloud.layout.is_per_row(x, type.order):
-                back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
+        for x, kind in cloud.inputs:
+            if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
+                back = frame.from_canonical(frame.pose(x, kind.name, own=True), kind.name)
                 away = cloud.layout.clean(back - x, 1)
                 moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
@@ -288,10 +290,10 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
-    for x, type in ordered.inputs:
+    for x, kind in ordered.inputs:
         # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
-        y = linear.coordinates(wide(x.detach()), type.name)
-        rows = layout.is_per_row(x, type.order)
+        y = linear.coordinates(wide(x.detach()), kind.name)
+        rows = layout.is_per_row(x, kind.core_ndim)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
     mask = layout.padding_mask()

@@ -13,6 +13,7 @@ from minframe.checks import check_core, data_checks_enabled
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
+from minframe.frame.size import Size, counted
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser
@@ -76,9 +77,8 @@ class LinearFrame(Frame):
         inverse: its inverse.
         own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
-        shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
-        cloud: what the frame was taken of.
+        cloud: what the frame was taken of; its origin, if it has one, is the translation of ``g0``.
         margin: computes the margin when it is asked for.
         decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
@@ -91,7 +91,6 @@ class LinearFrame(Frame):
         group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
-        shift: Tensor | None,
         stabiliser: Stabiliser,
         cloud: Cloud,
         margin: Callable[[], Tensor],
@@ -105,7 +104,7 @@ class LinearFrame(Frame):
         self.inverse = inverse
         self.own_inverse = inverse if own_inverse is None else own_inverse
         self.own_columns = own_columns
-        self.shift = shift
+        self.shift = cloud.origin
         self.stabiliser = stabiliser
         self.cloud = cloud
         self.layout = self.shown_layout = cloud.layout
@@ -133,9 +132,8 @@ class LinearFrame(Frame):
             self.group,
             linear,
             inverse,
-            shift,
             stabiliser,
-            cloud,
+            replace(cloud, origin=shift),
             lambda: self.margin,
             own_inverse=own_inverse,
             own_columns=own_columns,
@@ -150,8 +148,8 @@ class LinearFrame(Frame):
         return self.stabiliser.rank
 
     @property
-    def size(self) -> Tensor:
-        return self.stabiliser.size
+    def size(self) -> Size:
+        return counted(self.stabiliser.size)
 
     @property
     def margin(self) -> Tensor:
@@ -172,12 +170,12 @@ class LinearFrame(Frame):
     def _checked(self, x: Tensor, type: str, name: str) -> Type:
         """The type of that name, once ``x`` is known to be of it."""
         kind = self.group.type(type)
-        if kind.order or kind.parity:
-            check_core(x, kind.order, self.group.d, kind.name, name, self.layout.leading, self.group.complex)
+        if kind.core_ndim or kind.parity:
+            check_core(x, kind.core_ndim, self.group.d, kind.name, name, self.layout.leading, self.group.complex)
         return kind
 
     def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
-        if own and kind.order and self._decomposition is not None:
+        if own and kind.core_ndim and self._decomposition is not None:
             inputs = self.cloud.inputs  # ``x`` may still have its padding, which is zero there
             if len(inputs) == 1 and inputs[0][0].shape == x.shape and not has_tangent(x):
                 return self._decomposition.pose(x.dtype).view(x.shape)
@@ -186,19 +184,19 @@ class LinearFrame(Frame):
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
         matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
-        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and matrix is not None:
+        if kind.core_ndim == 1 and isinstance(self.stabiliser, FadingStabiliser) and matrix is not None:
             return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
-        if not (kind.order or kind.parity):
+        if not (kind.core_ndim or kind.parity):
             return self._inward(x, kind, matrix)
         return narrow(self._average(self._defined(self._inward(x, kind, matrix), kind, inward=True), kind), x.dtype)
 
     def carried_back(self, y: Tensor, kind: Type) -> Tensor:
-        if not (kind.order or kind.parity):
+        if not (kind.core_ndim or kind.parity):
             return y
         y = self._defined(y, kind, inward=False)
         dtype = torch.promote_types(y.dtype, self.dtype)
         matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
-        if kind.order != 1 or matrix is None:
+        if kind.core_ndim != 1 or matrix is None:
             y = self._average(y, kind)
         parts = None
         if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
@@ -229,23 +227,23 @@ class LinearFrame(Frame):
         parts = InParts(*(self.layout.for_rows(t, y) for t in (parts.here, parts.outward, parts.projector)))
         rounding = 8 * torch.finfo(y.dtype).eps
         moved = wide(y)
-        for _ in range(kind.order):
+        for _ in range(kind.core_ndim):
             moved = parts.carry(moved, matrix, rounding)
-            moved = moved.mT if kind.order == 2 else moved
+            moved = moved.mT if kind.core_ndim == 2 else moved
         return moved if det is None else moved * behind_batch(det, moved, 0)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
-        if not (kind.order or kind.parity):
-            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
+        if not (kind.core_ndim or kind.parity):
+            return x if kind is CONSTANT else self.layout.clean(x, kind.core_ndim)
         layout, dtype = self.layout, x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - layout.beside(self.shift, x, 1)
-        x = layout.clean(x, kind.order)
+        x = layout.clean(x, kind.core_ndim)
         matrix = None if matrix is None else layout.for_rows(matrix, x)
         det = self.group.determinant(self.inverse) if kind.parity and self.inverse is not None else None
         det = None if det is None else layout.for_rows(det, x)
-        if columns is None or kind.order != 1:
+        if columns is None or kind.core_ndim != 1:
             return transform(x, kind, matrix, det, None, dtype)
         y = transform(x, kind, matrix, det)
         return narrow(columns.replace(y, x, lambda sample: layout.for_rows(sample, x)), dtype)

@@ -23,14 +23,14 @@ from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
-from minframe.labelling.separate import FEW, separate, separate_with_margin
+from minframe.labelling.separate import MAX_POINTS_IN_PAIRS, separate, separate_with_margin
 from minframe.layout import Dense
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision, Rows
 
-THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
-STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
+THIN_FACTOR = 16  # a width within this factor of what is equal is neither clearly there nor clearly zero
+MIN_AXIS_LENGTH = 0.05  # of the longest row: what has to be left of a row that carries an axis to tell others apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
     for block in points.blocks:
         fixed = points.fixed[..., block]
-        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), STURDY)
+        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), MIN_AXIS_LENGTH)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
         found.append(_real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
@@ -245,7 +245,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     twins = torch.arange(n, device=device).expand(b, n)
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
-    if n <= FEW and points.blocks is not None and points.colours is None and points.mask is None:
+    if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
         sizes, order = _sizes(points).sort(-1)
         apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
@@ -348,7 +348,7 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
     thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
     for block in points.blocks:
         width = torch.linalg.svdvals(rows[..., block])
-        thin |= ((width > equal / THIN) & (width < THIN * many * equal)).any(-1)
+        thin |= ((width > equal / THIN_FACTOR) & (width < THIN_FACTOR * many * equal)).any(-1)
     return samples[thin.cpu()]
 
 

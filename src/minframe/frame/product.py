@@ -14,7 +14,7 @@ from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import LinearFrame
 from minframe.frame.pairs import Pairs
-from minframe.frame.permutation import nested, shown
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import RowSymmetry
@@ -93,27 +93,24 @@ class ProductFrame(Frame):
         return self.linear.rank
 
     @property
-    def size(self) -> Any:
-        """Number of elements, exact: Python integers, or ``inf`` where the stabiliser is continuous."""
+    def size(self) -> Size:
         finite = [1] * math.prod(self.layout.batch_shape) if self._twins is None else self._twins.sizes()
         for pairs in self.pairs:
             finite[pairs.sample] *= pairs.order
-        linear = self.linear.size.flatten().tolist()
+        linear = self.linear.stabiliser.size.flatten().tolist()
         sizes = [s if math.isinf(s) else int(s) * k for s, k in zip(linear, finite, strict=True)]
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
 
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
-
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
         if kind in UNTOUCHED or (kind.name == "scalar" and self.keeps_scalars):
             return 0
-        return kind.nodes or int(self.layout.is_per_row(x, kind.order))
+        return kind.nodes or int(self.layout.is_per_row(x, kind.core_ndim))
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         kind = self._checked(x, type, "x")
@@ -135,14 +132,14 @@ class ProductFrame(Frame):
     def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
         if kind is CONSTANT:
             return x
-        if own and kind.order:
+        if own and kind.core_ndim:
             for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
                 if original[0] is x:
                     y = self.linear.shown(moved, kind, own=True)
                     return y if self._shown else _ordered(y, self._nodes(y, kind), self._back)
         if own:
             return self._to_canonical(x, kind, lambda y: self.linear.shown(y, kind, own=True))
-        x = self.layout.clean(x, kind.order)
+        x = self.layout.clean(x, kind.core_ndim)
         nodes = self._nodes(x, kind)
         y = self._average(_ordered(x, nodes, self.order), kind, nodes, inward=True)
         return y if self._shown else _ordered(y, nodes, self._back)
@@ -171,7 +168,7 @@ class ProductFrame(Frame):
         return take_nodes(x, self.order) if self._shown else x
 
     def _to_canonical(self, x: Tensor, kind: Type, linear: Callable[[Tensor], Tensor]) -> Tensor:
-        x = self.layout.clean(x, kind.order)
+        x = self.layout.clean(x, kind.core_ndim)
         nodes = self._nodes(x, kind)
         x = _ordered(x, nodes, self.order)
         x = x if kind.nodes else linear(x)
@@ -182,14 +179,14 @@ class ProductFrame(Frame):
         if not kind.nodes:
             if inward:  # to the canonical pose first, where the symmetry is known
                 y = self.linear.shown(y, kind, own=False)
-            elif self.symmetric and (kind.order or kind.parity):
+            elif self.symmetric and (kind.core_ndim or kind.parity):
                 y = self.linear.averaged(y, kind)
         if nodes and self._twins is not None:
             if nodes == 1:
                 y = orbit_mean(y, self._numbers(self._twins.orbits()))
             else:
                 y = orbital_mean(y, self._twins.orbitals().view(*self.layout.rows_shape, -1))
-        if not self.symmetric or not (nodes or kind.order or kind.parity):
+        if not self.symmetric or not (nodes or kind.core_ndim or kind.parity):
             return y
         return self.over_pairs(y, kind, nodes)
 
@@ -223,7 +220,7 @@ def mean_of_pairs(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type,
     t = len(permutations)
     permutations, matrices = permutations.to(y.device), matrices.to(y.device)
     terms = y.expand(t, *y.shape)
-    if kind.order or kind.parity:
+    if kind.core_ndim or kind.parity:
         matrix = torch.linalg.inv(matrices).mT if kind.dual else matrices
         terms = transform(terms, kind, matrix, torch.linalg.det(matrices) if kind.parity else None)
     if nodes == 0:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +21,8 @@ from minframe.checks import (
 )
 from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
-from minframe.frame.permutation import Permutes, nested, shown
+from minframe.frame.permutation import Permutes
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
@@ -66,10 +66,10 @@ def sparse_cloud(
         check_edge_index(edge_index, index[0].name)
         n = int(edge_index.max()) + 1 if edge_index.numel() else 0
     check_edge_index(edge_index, index[0].name, n)
-    for name, x, type in [*nodes, *attr]:
-        want = n if type != "edge_attr" else edge_index.shape[1]
+    for name, x, kind in [*nodes, *attr]:
+        want = n if kind != "edge_attr" else edge_index.shape[1]
         if x.ndim < 1 or x.shape[0] != want:
-            raise ValueError(f"{name} of type {type!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
+            raise ValueError(f"{name} of type {kind!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
     layout: Layout = Dense((), n)
     if batch is not None:
         layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
@@ -220,20 +220,18 @@ class SparseFrame(Frame):
         return self._per_graph(own.long()).view(self.layout.batch_shape)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> Size:
         colours, edge_index, edges, batch, backend = self._graph
         n, count = len(colours), math.prod(self.layout.batch_shape)
         arcs, _ = Arcs.of_sparse(edge_index.cpu(), None if edges is None else edges.cpu(), n)
         graph = torch.zeros(n, dtype=torch.int64) if batch is None else batch.cpu()
         sizes = count_automorphisms(self._orbits(NODE).cpu(), arcs, graph, count, backend)
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return self._margin().view(self.layout.batch_shape)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
         return self._taken(x, self._checked(x, type, "x"))

@@ -67,7 +67,6 @@ class Haar(Method):
             group=group,
             linear=matrix,
             inverse=inverse,
-            shift=cloud.origin,
             stabiliser=IsometryStabiliser(determined, special=True, metric=(1,) * group.d, complex=group.complex),
             cloud=cloud,
             margin=no_margin(cloud.layout, device),

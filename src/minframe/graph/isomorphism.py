@@ -45,7 +45,7 @@ def is_isomorphic(
         b: the same, with a batch that broadcasts against that of ``a``. Another number of nodes is another graph.
         a_nodes: colours ``(*batch, n)`` or features ``(*batch, n, c)``. A mask, given as such for both graphs with
             zero weights for padding, compares padded graphs.
-        b_nodes: likewise.
+        b_nodes: the same of ``b``.
         rtol: of floating weights and features; by default 32 times the machine epsilon of their dtype. Integers are
             compared exactly.
         backend: ``"igraph"`` or ``"pynauty"``.

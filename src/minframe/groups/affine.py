@@ -81,7 +81,6 @@ class Translation(_Shifting):
             group=self,
             linear=None,
             inverse=None,
-            shift=shift,
             stabiliser=trivial,
             cloud=cloud,
             margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided

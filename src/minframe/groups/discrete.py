@@ -24,7 +24,7 @@ from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
-KNOWN = 1e-9  # entries of given matrices that differ by less are the same
+EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are the same
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < KNOWN).any(-1).all())
+        return bool(((self.matrices.abs() - 1).abs() < EQUAL_ENTRIES).any(-1).all())
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
@@ -153,7 +153,7 @@ class Discrete(MatrixGroup):
         else:
             if mask is not None or batch is not None:
                 raise ValueError(f"{names[mask is None]} is for rows, and there are only grids among the inputs")
-            lead = min((i.x.shape[: max(i.x.ndim - grid.order - 1, 0)] for i in grids), key=len)
+            lead = min((i.x.shape[: max(i.x.ndim - grid.core_ndim - 1, 0)] for i in grids), key=len)
             layout, typed, relations = Dense(tuple(lead), 1), [], None
         for i in grids:
             self.check(i.x, grid.name, i.name, layout)
@@ -168,8 +168,8 @@ class Discrete(MatrixGroup):
             got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
             raise TypeError(f"{name} of type {type!r} must be a real floating tensor, got {got}: convert it first")
         lead = layout.batch_shape
-        if x.ndim < len(lead) + grid.order or tuple(x.shape[: len(lead)]) != lead or 0 in x.shape:
-            axes = ", ".join([*map(str, lead), "...", *"DHW"[-grid.order :]])
+        if x.ndim < len(lead) + grid.core_ndim or tuple(x.shape[: len(lead)]) != lead or 0 in x.shape:
+            axes = ", ".join([*map(str, lead), "...", *"DHW"[-grid.core_ndim :]])
             raise ValueError(f"{name} of type {type!r} must have shape ({axes}), got {tuple(x.shape)}")
         return None
 
@@ -218,7 +218,7 @@ class Discrete(MatrixGroup):
         found = [softened(s, unit) for s in scores]
         eye = torch.eye(self.d, dtype=torch.float64)
         for i, (x, kind) in enumerate(cloud.inputs):
-            if cloud.layout.is_per_row(x, kind.order):
+            if cloud.layout.is_per_row(x, kind.core_ndim):
                 found[i] = set_scores(x, cloud.layout, self.matrices.mT.to(x.device), eye.to(x.device), unit)
         return self.matrices, shares(found, allowed, sharpness)
 
@@ -260,7 +260,6 @@ class DiscreteFrame(LinearFrame):
             linear=linear,
             inverse=linear.mT,
             own_inverse=(choice.weights @ matrices.mT.flatten(1)).view(*choice.first.shape, *matrices.shape[1:]),
-            shift=None,
             stabiliser=FiniteStabiliser.of(weights, matrices),
             cloud=cloud,
             margin=lambda: choice.margin,
@@ -288,7 +287,7 @@ class DiscreteFrame(LinearFrame):
 
     def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
         grid: Any = self.group.grid
-        d = grid.order
+        d = grid.core_ndim
         shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):

@@ -129,7 +129,6 @@ class GL(MatrixGroup):
             inverse=inverse,
             own_inverse=inverse * determined.unsqueeze(-1),  # on free axes there is rounding, in units of their volume
             own_columns=columns,
-            shift=cloud.origin,
             stabiliser=SpanStabiliser(determined),
             cloud=cloud,
             decomposition=pose,

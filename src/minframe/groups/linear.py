@@ -67,10 +67,10 @@ class LinearGroup(_Coordinates):
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
         linear, shift = self.parts(g)
-        if kind.order or kind.parity:
+        if kind.core_ndim or kind.parity:
             batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
             self._check_element(linear, shift)
-            check_core(x, kind.order, self.d, type, "x", batch, self.complex)
+            check_core(x, kind.core_ndim, self.d, type, "x", batch, self.complex)
         det = self.determinant(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
         shift = behind_batch(shift, x, 1) if shift is not None and kind.affine else None
@@ -94,7 +94,7 @@ class LinearGroup(_Coordinates):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        moving = [i for i in inputs if COORDINATE_TYPES[i.type].order]
+        moving = [i for i in inputs if COORDINATE_TYPES[i.type].core_ndim]
         if not moving:
             raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs")
         joined = ", ".join([i.name for i in inputs])
@@ -104,11 +104,11 @@ class LinearGroup(_Coordinates):
                 check_cloud(x, self.d, self, name, self.complex)
         layout = layout_of(reference, mask, batch, names)
         typed: list[tuple[Tensor, Type]] = []
-        for name, x, type in inputs:
+        for name, x, kind in inputs:
             if x is not reference:
-                self.check(x, type, name, layout)
-        for _, x, type in moving:
-            typed.append((x if mask is None else layout.clean(x, 1), LINEAR_TYPES[type]))
+                self.check(x, kind, name, layout)
+        for _, x, kind in moving:
+            typed.append((x if mask is None else layout.clean(x, 1), LINEAR_TYPES[kind]))
         cloud = Cloud(typed, layout, name=joined)
         if len(moving) < len(inputs):
             nodes = [i.x for i in inputs if COORDINATE_TYPES[i.type].nodes == 1]
@@ -150,8 +150,8 @@ class LinearGroup(_Coordinates):
         kind = COORDINATE_TYPES[type]
         if kind.nodes:
             check_rows(x, kind, name, layout)
-        elif kind.order or kind.parity:
-            check_core(x, kind.order, self.d, type, name, layout.leading, self.complex)
+        elif kind.core_ndim or kind.parity:
+            check_core(x, kind.core_ndim, self.d, type, name, layout.leading, self.complex)
 
 
 def described(group: LinearGroup, *arguments: object) -> str:

@@ -136,8 +136,8 @@ class S(Permutations):
         for item in inputs:
             check_tensor(item.x, item.name)
         layout = rows_layout([i[:2] for i in nodes], [i[:2] for i in edges], mask, batch, names)
-        for name, x, type in inputs:
-            self.check(x, type, name, layout)
+        for name, x, kind in inputs:
+            self.check(x, kind, name, layout)
         for item in inputs if edges else ():
             check_not_mapped(item.x, f"{self} of graphs", item.name)
         relations = Relations([x for _, x, _ in nodes], [x for _, x, _ in edges])

@@ -35,9 +35,9 @@ def cloud_size(cloud: Cloud) -> tuple[Tensor, Tensor]:
 
 def _alive(cloud: Cloud, k: int) -> Tensor:
     """Which rows of input ``k`` belong to a sample in which they are more than rounding, one entry per row."""
-    x, type = cloud.inputs[k]
+    x, kind = cloud.inputs[k]
     x = x.detach()
-    affine = cloud.origin is not None and type.affine
+    affine = cloud.origin is not None and kind.affine
     if affine:
         assert cloud.origin is not None
         x = cloud.layout.clean(x - cloud.layout.beside(cloud.origin.detach(), x, 1), 1)

@@ -25,7 +25,7 @@ class Ragged:
     def leading(self) -> tuple[int, ...]:
         return ()  # N for per-row tensors, count for per-sample ones: see for_rows
 
-    def clean(self, x: Tensor, order: int) -> Tensor:
+    def clean(self, x: Tensor, core_ndim: int) -> Tensor:
         return x
 
     def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Ragged]:
@@ -40,7 +40,7 @@ class Ragged:
         return torch.cat(rows), Ragged(torch.cat(index), self.count)
 
     def owner(self, x: Tensor) -> Tensor:
-        """The sample that each leading index of ``x`` belongs to: one entry per row or, failing that, per sample."""
+        """The sample that each leading index of ``x`` belongs to: one entry per row or else per sample."""
         if x.shape[0] == self.index.shape[0]:
             return self.index
         if x.shape[0] == self.count:
@@ -130,8 +130,8 @@ class Ragged:
     def rows_shape(self) -> tuple[int, ...]:
         return (self.length,)
 
-    def is_per_row(self, x: object, order: int = 0) -> bool:
-        return isinstance(x, Tensor) and x.ndim > order and x.shape[0] == self.length
+    def is_per_row(self, x: object, core_ndim: int = 0) -> bool:
+        return isinstance(x, Tensor) and x.ndim > core_ndim and x.shape[0] == self.length
 
     def reordered(self, order: Tensor) -> Ragged:
         return Ragged(self.index[order], self.count)

@@ -97,7 +97,7 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
             *(work if part is None else _packed(part) for part in given.values()),
             *(work, lengths, pose, basis, positions, peaks, determined, several, n, *x.stride()),
             *(8 * precision.eps, floor if isinstance(floor, float) else 0.0),
-            *(qr.FRACTION, precision.tolerance, width, qr.SPECK, qr.TINY),
+            *(qr.FRACTION, precision.tolerance, width, qr.MIN_LENGTH, qr.TINY),
             D=d,
             PADDED=power_of_two(d),
             BLOCK=min(BLOCK_ROWS, power_of_two(n)),

@@ -88,8 +88,9 @@ def kernel(
     by_length = tie > 0
     if HAS_LONGEST:
         by_length = tl.load(longest + b) != 0
-    equal = tie * tl.sqrt(peak) + 2 * least
-    bound = peak * tolerance * tolerance + least * least + constant_floor * constant_floor
+    equal = tl.maximum(tie * tl.sqrt(peak), 2 * least)
+    floor_length = tl.maximum(least, constant_floor)
+    bound = tl.maximum(peak * tolerance * tolerance, floor_length * floor_length)
     uncertain = tl.zeros((), tl.float64)
     q = tl.where(axes[:, None] == axes[None, :], 1.0, 0.0).to(tl.float64)  # rows of the identity
     product = 1.0

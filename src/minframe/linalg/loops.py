@@ -29,7 +29,7 @@ class Loops(Protocol):
     def pivoted_qr(self, rows: Rows, special: bool, /) -> PivotedQR:
         """Choose rows and decompose, by the rule of ``linalg.qr``.
 
-        ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
+        ``special``: the basis is to have determinant one; the last axis is reversed where that is needed.
         """
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from minframe.checks import check_finite
 from minframe.layout import Dense, Layout
-from minframe.linalg.qr import FRACTION, SPECK, TINY, tie, tied_samples
+from minframe.linalg.qr import FRACTION, MIN_LENGTH, TINY, tie, tied_samples
 from minframe.linalg.rows import PivotedQR, Rows
 
 try:
@@ -87,7 +87,7 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     some = _packed(longest, samples) if isinstance(longest, Tensor) else None  # not in all samples, or in none
     # Lengths that differ by less than half of ``width``, a part of the longest, are equal; 0 if any long row will do.
     width = 0.0 if longest is False else 2 * tie(precision.tolerance)
-    rule = FRACTION, precision.tolerance, width, SPECK, TINY
+    rule = FRACTION, precision.tolerance, width, MIN_LENGTH, TINY
     pose = x.new_empty(values.shape)
     basis = x.new_empty((*batch, d, d), dtype=torch.float64)
     peaks = x.new_empty((*batch, d), dtype=torch.float64)

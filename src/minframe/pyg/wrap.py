@@ -77,7 +77,7 @@ class Equivariant(wrap.Equivariant):
                 "inputs must be a dict from attributes of the data to types, such as {'vel': 'vector'}, got "
                 f"{inputs!r}"
             )
-        known = {name: type for name, type in TYPES.items() if type in getattr(group, "types", TYPES)}
+        known = {name: kind for name, kind in TYPES.items() if kind in getattr(group, "types", TYPES)}
         types = known | dict(inputs or {})
         super().__init__(backbone, group, types, outputs, frame_on, None, "batch", frames, detach_frame, prior)
         self.named = _arguments(backbone, set(types))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from minframe_lab.experiments.rows import Record, grouped
+from minframe_lab.experiments.rows import BACKBONES, Record, grouped
 
 START = "What the frame itself contributes here: "
 
@@ -70,7 +70,7 @@ def _volumes(records: list[Record]) -> list[str]:
 def _separated(records: list[Record]) -> list[str]:
     said = []
     for framed, plain in _pairs(records, "initialisations"):
-        kind = framed[0]["configuration"]["backbone"].upper()
+        kind = BACKBONES[framed[0]["configuration"]["backbone"]]
         said.append(
             f"{kind} leaves {_mean(framed, 'test', 'unseparated'):.0f} pairs with it and "
             f"{_mean(plain, 'test', 'unseparated'):.0f} without"
@@ -81,7 +81,7 @@ def _separated(records: list[Record]) -> list[str]:
 def _classified(records: list[Record]) -> list[str]:
     said = []
     for framed, plain in _pairs(records, "apart"):
-        kind = framed[0]["configuration"]["backbone"].upper()
+        kind = BACKBONES[framed[0]["configuration"]["backbone"]]
         orders = {True: "an order for each component", False: "one order for the whole graph"}
         each = [
             f"{_mean(group, 'test', 'accuracy'):.1%} with {orders[apart]}"

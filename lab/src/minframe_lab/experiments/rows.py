@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Record = dict[str, Any]
+BACKBONES = {"mlp": "MLP", "gin": "GIN", "gin-published": "GIN as published"}
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> Iterable[str]:

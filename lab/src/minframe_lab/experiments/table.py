@@ -13,6 +13,7 @@ from minframe_lab.experiments.contribution import contribution
 from minframe_lab.experiments.dynamics import plots as moving_plots
 from minframe_lab.experiments.dynamics import table as moving
 from minframe_lab.experiments.is2re import table as slabs
+from minframe_lab.experiments.rows import BACKBONES
 from minframe_lab.experiments.toptag import table as tagging
 
 Record = dict[str, Any]
@@ -40,7 +41,8 @@ answer as it is.""",
     "graph8c": """
 Random networks on canonical graphs. A pair is told apart if one of up to 100 networks gives embeddings that differ by
 more than 1e-3; the run ends when no pair is left. FA sorts nodes by the spectrum and draws 16 orders. Without a frame
-GIN does not see the order of the nodes; a perceptron does, and is not invariant.""",
+GIN does not see the order of the nodes; a perceptron does, and is not invariant. "GIN as published" has one linear map
+a layer, the degree of nodes as input and tanh throughout, as in the comparison the paper quotes; the other two.""",
     "exp": """
 "Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
     "exp-classify": """
@@ -139,7 +141,7 @@ def _label(r: Record) -> str:
     c, names = r["configuration"], NAMES
     parts = [names[c["method"]]]
     if "backbone" in c:
-        parts.append(c["backbone"].upper())
+        parts.append(BACKBONES[c["backbone"]])
     if "published" in c and r["experiment"] != "graph8c":
         parts.append("published graphs" if c["published"] else "generated graphs")
     if c["method"] == "minimal" and "shear" in c:

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
+from minframe.frame.indefinite import BOOSTED_EPS
 from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
 from minframe.linalg import split
 from minframe.linalg.action import multiply
-from minframe.linalg.columns import STRONG, Columns
+from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
 from minframe.linalg.soft import Rule, mean_length2
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser
@@ -66,7 +67,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
     known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
-    careful = (matrix.detach().square().sum((-2, -1)) > STRONG) | ~known.all(-1)  # see linalg.columns
+    careful = (matrix.detach().square().sum((-2, -1)) > MAX_PRODUCT_NORM2) | ~known.all(-1)  # see linalg.columns
     columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
     stabiliser = fading(c, level, matrix)
     return Elements(found.sample, found.weight, matrix, linear.inverse(matrix), stabiliser, own_columns=columns)

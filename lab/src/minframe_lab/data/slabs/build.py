@@ -70,10 +70,11 @@ def pairs(unseen: bool) -> list[tuple[str, ...]]:
 
 def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
     """Atoms of ASE before relaxation, and the element that is adsorbed."""
-    from ase import Atom
     from ase.build import fcc100, fcc111
     from ase.constraints import FixAtoms
     from ase.data import atomic_numbers, reference_states
+
+    from ase import Atom
 
     kinds = pairs(unseen=split in ("alloy", "both"))
     metals = kinds[random.integers(len(kinds))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -223,7 +225,7 @@ def _boosted(mass: float, energy: float, dtype: torch.dtype, count: int) -> tupl
 
 def test_no_boost_makes_an_electron_massless() -> None:
     x, gx = _boosted(0.000511, 50.0, torch.float64, 20_000)
-    assert mf.Lorentz().frame(gx, type="vector").size.isinf().all()
+    assert set(mf.Lorentz().frame(gx, type="vector").size) == {math.inf}
     null = mf.Lorentz().frame(gx, type="vector").stabiliser.null
     assert null is None or not null.here.any()
     # The rounding of a boost, of both its sides: up to e^3 times that of x, where it makes the energy smaller.
@@ -379,17 +381,20 @@ def test_a_particle_loses_its_mass_without_a_jump(n: int, dtype: torch.dtype) ->
             assert pose.flatten(1).norm(dim=1).max() <= n**0.5 * (mass + 2 * known + 2.0**-19), (energy, k)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.Lorentz(3), mf.O(2, 1)], ids=str)
 @pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive", "nearly collinear"])
 def test_the_margin_at_a_jump_is_rounding(group: mf.Isometry, kind: str) -> None:
     _bisect(group, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.O(2, 2), mf.U(2, 1), mf.SU(2, 2)], ids=str)
 def test_the_margin_at_a_jump_is_rounding_with_other_forms(group: mf.Isometry) -> None:
     _bisect(group, "Gaussian")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Gaussian", "massless", "massive"])
 def test_the_margin_at_a_jump_is_rounding_with_longest_rows(kind: str) -> None:
     _bisect(mf.Lorentz(), kind, mf.frames.Unordered())

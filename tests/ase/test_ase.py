@@ -9,7 +9,6 @@ import ase.units
 import numpy as np
 import pytest
 import torch
-from ase import Atoms
 from ase.build import bulk, fcc111, molecule
 from ase.calculators.calculator import PropertyNotImplementedError
 from ase.md.verlet import VelocityVerlet
@@ -18,6 +17,7 @@ from torch import Tensor
 
 import minframe as mf
 import minframe.ase
+from ase import Atoms
 
 CUTOFF = 4.0
 SLAB = mf.E(2) + mf.Trivial(1)

@@ -47,7 +47,7 @@ def test_every_element_on_every_family(group: mf.Group, type: str, shape: tuple[
         torch.testing.assert_close(mf.canonicalize(moved, group, type)[0], pose, atol=atol, rtol=0)
         torch.testing.assert_close(frame.from_canonical(pose, type), copies, atol=atol, rtol=0)
         torch.testing.assert_close(model(moved), group.act(elements, model(copies), type), atol=atol, rtol=0)
-        assert torch.equal(frame.size, moved_frame.size), name
+        assert frame.size == moved_frame.size, name
         fixed = [torch.equal(group.act(g, x, type), x) for g in elements] if name != "spinning" else []
         assert not fixed or int(frame.size[0]) == sum(fixed), name
         assert bool(group.contains(frame.element).all())
