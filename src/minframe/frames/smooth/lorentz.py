@@ -7,7 +7,6 @@ from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.frame.indefinite import BOOSTED_EPS
 from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
