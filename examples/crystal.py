@@ -31,8 +31,8 @@ def properties(atoms: Atoms, calculator: Calculator) -> tuple[float, np.ndarray,
 
 
 def train(structures: list[Atoms], epochs: int, what: str) -> mf.ase.Energy:
-    """A network in smooth frames of neighbour vectors; a few poses are drawn of each cell in each step."""
-    energy = mf.ase.Energy(Network().double(), CUTOFF, frames=mf.frames.Smooth(samples=4))
+    """A network in smooth frames of neighbour vectors: all poses, as a loss of forces is biased by drawn ones."""
+    energy = mf.ase.Energy(Network().double(), CUTOFF)
     graphs = []
     for atoms in structures:
         i, j, vectors = map(torch.tensor, neighbor_list("ijD", atoms, CUTOFF))
@@ -49,7 +49,6 @@ def train(structures: list[Atoms], epochs: int, what: str) -> mf.ase.Energy:
             pulls = torch.zeros_like(forces).index_add(0, edge_index[0], slope).index_add(0, edge_index[1], -slope)
             optimizer.zero_grad()
             ((found - value).square() + (pulls - forces).square().mean()).backward()
-            torch.nn.utils.clip_grad_norm_(energy.parameters(), 1.0)  # drawn poses make some steps far too large
             optimizer.step()
             schedule.step()
     return energy.eval()

@@ -152,6 +152,11 @@ class TestRuns:
         part, posed = experiment.trained(model, batch)
         torch.testing.assert_close(part(*posed[:4]), model(*batch[:4]), atol=1e-4, rtol=1e-4)
 
+    def test_a_limit_takes_the_first_of_all_test_sets(self, folder: Path) -> None:
+        whole, few = (IS2RE(**SMALL).data("test", folder, limit) for limit in (None, 15))
+        assert len(few[0]) == 15
+        assert all(torch.equal(x, y[:15]) for x, y in zip(few[4:], whole[4:], strict=True))
+
     def test_baselines(self, folder: Path) -> None:
         train = data.read("train", folder)
         residual = train.energy - data.composition(train) @ data.fit_composition(train)

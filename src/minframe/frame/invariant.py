@@ -303,5 +303,9 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
             for x, rows in zip(inputs, per_row, strict=True)
         ]
     mask = None if mask is None else mask.cpu()
-    distance = linear.cloud.offset().reshape(-1, 1).cpu()
+    distance = linear.cloud.offset().reshape(-1, 1)
+    if linear.own_inverse is not None and not isinstance(linear.stabiliser, IsometryStabiliser):
+        # Poses have a unit of their own. In it, rounding is as large as the matrix that leads there makes it.
+        distance = distance * torch.linalg.matrix_norm(linear.own_inverse, 2).reshape(-1, 1)
+    distance = distance.cpu()
     return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())

@@ -65,7 +65,7 @@ class Poses:
         per_row: which of them have rows.
         cloud: that they come from.
         mask: ``(B, n)`` or ``None``.
-        distance: ``(B, 1)``, how far from the origin the points stood that have been rounded.
+        distance: ``(B, 1)``, how far from the origin the points stood that have been rounded, in the unit of poses.
         equal: ``(B, 1)``, what lengths may differ by and be the same.
     """
 
