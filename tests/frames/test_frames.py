@@ -13,7 +13,7 @@ from torch import Tensor
 
 import minframe as mf
 from minframe.cloud import Input
-from minframe.frames.perturb import CLOSE, separating_weights
+from minframe.frames.perturb import MIN_RELATIVE_GAP, separating_weights
 from minframe.testing import DEGENERATIONS, equivariance_error, polytopes
 from table import gentle, wild
 
@@ -231,7 +231,7 @@ def test_weights_separate_eigenvalues() -> None:
     layout = group.cloud([Input("x", x, "point")]).layout
     weights = separating_weights(x, layout, torch.tensor([1e-13], dtype=torch.float64))
     values = torch.linalg.eigvalsh(x.mT @ (weights.unsqueeze(-1) * x)).flip(-1)
-    assert bool((values[:-1] - values[1:] > CLOSE * values[:-1]).all())
+    assert bool((values[:-1] - values[1:] > MIN_RELATIVE_GAP * values[:-1]).all())
     assert bool((weights >= 1).all())
     assert 2 <= int((weights > 1).sum()) <= 3  # one step for the two, two for the three that coincide
     assert bool(

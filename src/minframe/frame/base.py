@@ -1,4 +1,4 @@
-"""What ``group.frame(x)`` returns: the canonical pose of a cloud and the way there and back."""
+"""The result of ``group.frame(x)``: the canonical pose of a cloud, and the maps to it and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minframe.types import Type
 
 
 class Acts(Protocol):
-    """What a frame needs to know of its group."""
+    """The interface of a group that a frame uses."""
 
     def type(self, name: str, /) -> Type:
         """The type of that name, or a ``ValueError``."""
@@ -34,11 +34,11 @@ class Frame(ABC):
 
     group: Acts
     layout: Layout
-    #: of what a backbone is shown, and returns
+    #: layout of the inputs and outputs of a backbone
     shown_layout: Layout
-    #: whether scalars are what they are in every frame, also those of a row
+    #: whether scalars, including those of rows, are the same in every frame
     keeps_scalars: bool = True
-    #: whether rows are shown where they are, and so masks and batch vectors as they are
+    #: whether a backbone sees the rows in their own order, and so masks and batch vectors unchanged
     keeps_rows: bool = True
 
     @property
@@ -49,7 +49,7 @@ class Frame(ABC):
     @property
     @abstractmethod
     def rank(self) -> Tensor:
-        """Dimension of what the cloud spans."""
+        """Dimension of the span of the cloud."""
 
     @property
     @abstractmethod
@@ -65,7 +65,7 @@ class Frame(ABC):
     def margin(self) -> Tensor:
         """Relative distance of the nearest discrete decision from flipping.
 
-        Where it is small, the canonical pose jumps nearby. No frame of finite size is without such places.
+        Where it is small, the canonical pose jumps nearby. Every frame of finite size has such places.
         """
 
     @abstractmethod
@@ -78,18 +78,18 @@ class Frame(ABC):
 
     @abstractmethod
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        """What a backbone is shown: the average of ``g^-1 . x`` over the frame, whichever element ``g0`` is.
+        """The input of a backbone: the average of ``g^-1 . x`` over the frame, which does not depend on ``g0``.
 
-        ``own`` says that ``x`` is (part of) what the frame was taken of. It then lies in the span of the frame, and
-        what rounding left outside is set to zero.
+        ``own``: ``x`` is one of the inputs that determined the frame. It then lies in the span of the frame, and
+        components outside of the span, which are rounding, are set to zero.
         """
 
     def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
-        """``pose`` of what is known to be of that type."""
+        """``pose`` of a tensor whose type has been checked."""
         return self.pose(x, kind.name, own)
 
     def carried_back(self, y: Tensor, kind: Type) -> Tensor:
-        """``from_canonical`` of what is known to be of that type."""
+        """``from_canonical`` of a tensor whose type has been checked."""
         return self.from_canonical(y, kind.name)
 
     def reorder(self, x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Frames that need to look at the data, as operators that ``torch.compile`` and ``torch.export`` do not look into.
+"""Frames that depend on values of the data, as operators that ``torch.compile`` and ``torch.export`` do not trace.
 
 While a graph is traced the order of the rows and the average over the symmetry are calls of the operators below. They
-build the frame of their inputs, as it is built eagerly, and return what is wanted of it. The group travels as its name.
+build the frame of their inputs, as in eager mode, and return the requested part of it. The group is passed by its name.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minframe.types import PRODUCT_TYPES, Type
 
 Arguments = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor | None, str, str, str]
 _GROUPS: dict[str, Acts] = {}
-#: what the name of a group may refer to; filled by ``minframe.groups``
+#: groups by name; filled by ``minframe.groups``
 NAMES: dict[str, Any] = {}
 #: how a frame is built eagerly, by the name of the choice; filled where these functions stand
 FRAME_MAKERS: dict[str, Callable[[Any, Cloud], Frame]] = {}
 
 
 def _named(name: str) -> Acts:
-    """The group that calls itself so."""
+    """The group of this name."""
     if name not in _GROUPS:  # in a process that loads what another one exported
         _GROUPS[name] = eval(name, {"__builtins__": {}}, NAMES)
     return _GROUPS[name]

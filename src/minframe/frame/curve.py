@@ -5,9 +5,8 @@ Hilbert curve, rows that are close in the order are close in space, which a lexi
 coordinate only.
 
 The cell of a row is, along each axis, the rank of its coordinate among those of the cloud, equal ones counted once.
-Ranks depend on comparisons of coordinates alone: no row stands near the boundary of a cell, where rounding could move
-it to the next. Numbers that differ by less than the tolerance of the cloud are equal, and rows in one cell keep the
-order they had.
+Ranks depend on comparisons of coordinates alone: no row is near the boundary of a cell, where rounding could move it to
+the next. Numbers that differ by less than the tolerance of the cloud are equal, and rows in one cell keep their order.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class CurveFrame(Frame):
 
     @property
     def margin(self) -> Tensor:
-        """Of the inner frame, or how far two coordinates are from being as far apart as equal ones may be."""
+        """The margin of the inner frame, or the distance of a coordinate gap from the tolerance, if that is smaller."""
         scale = self._rows.abs().amax(1, keepdim=True)
         step = (self._rows / torch.where(scale > 0, scale, 1.0)).sort(1)[0].diff(dim=1)
         if not step.numel():

@@ -1,4 +1,4 @@
-"""Frames of groups that preserve an indefinite form: the two definite problems of ``linalg.split``, put together.
+"""Frames of groups that preserve an indefinite form: the two definite problems of ``linalg.split``, combined.
 
 With T from there, the rows have the components ``y = T^-1 x`` in V+ and V-. In each part a basis is chosen by
 ``linalg.qr``, on which the form is definite; ``T`` times these bases is the frame. Along a time axis, the only one of
@@ -30,7 +30,7 @@ BOOSTED_EPS = 1e-13  # relative rounding, in float64, of rows that a boost has m
 
 
 class PreservesForm(ActsLinearly, Protocol):
-    """What a frame needs to know of a group that preserves a form with p signs +1 and then q signs -1."""
+    """The interface of a group that preserves a form with p signs +1 and then q signs -1."""
 
     @property
     def p(self) -> int: ...
@@ -59,7 +59,7 @@ class Components:
     """The rows of a cloud by their components in the two parts of the space.
 
     Attributes:
-        cloud: what the frame is taken of.
+        cloud: the inputs that determine the frame.
         rows: ``(*rows, d)``, x.
         layout: of the rows.
         parts: how the space was split.
@@ -78,7 +78,7 @@ class Components:
 
     @property
     def noise(self) -> Tensor:
-        """What a boost makes of the rounding of the rows, relative to their lengths, ``(*batch, 1)``."""
+        """The rounding of the rows after the boost, relative to their lengths, ``(*batch, 1)``."""
         return max(1.5 * self.cloud.eps, BOOSTED_EPS) * torch.linalg.matrix_norm(self.matrix.detach()).unsqueeze(-1)
 
     def longest(self) -> Tensor:
@@ -107,11 +107,11 @@ class Components:
 
 
 class _Axes(NamedTuple):
-    """What one part of the space gives.
+    """The axes of one part of the space.
 
     Attributes:
         known: ``(*batch, k)``, whether an axis is determined.
-        basis: ``(*batch, k, k)``, what T is multiplied with.
+        basis: ``(*batch, k, k)``, the factor of T.
         coordinates: ``(*rows, k)``, of the rows in that basis.
         tied: as of ``PivotedQR``.
     """
@@ -200,7 +200,7 @@ def _time(group: PreservesForm) -> int | None:
 
 
 def _axes(found: Components, axes: slice) -> _Axes:
-    """Of a part in which rows choose the basis."""
+    """The axes of a part in which rows choose the basis."""
     chosen, parts = found.decomposed(axes), found.parts
     if parts.momentum is None:
         assert parts.axes is not None
@@ -213,9 +213,10 @@ def _axes(found: Components, axes: slice) -> _Axes:
 
 
 def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
-    """Of a part with one axis: what it is multiplied with to be directed.
+    """The axis of a part with one dimension, multiplied by a sign or phase that directs it.
 
-    It points into the future if it has to, else along the total momentum if it is that, else by the rows.
+    It points into the future if time cannot be reversed; else along the total momentum, if that is the axis; else the
+    rows decide.
     """
     parts, y, layout = found.parts, found.values[..., axes], found.layout
     assert parts.momentum is not None
@@ -239,7 +240,7 @@ def _block_diagonal(plus: Tensor, minus: Tensor) -> Tensor:
 
 
 def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Tensor:
-    """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
+    """The factor of each axis that makes the determinant one, ``(*batch, d)``.
 
     One axis is turned: a free one if there is any, as only that leaves the canonical pose in place.
     """
@@ -253,7 +254,7 @@ def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Te
 
 
 def _exact_columns(found: Components, linear: Tensor, determined: Tensor, turned: Tensor | None) -> Columns | None:
-    """What gives the coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
+    """The columns for coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
     strong = linear.detach().abs().square().sum((-2, -1)) > MAX_PRODUCT_NORM2
     if turned is None:
         return None if all_true(~strong) else Columns.of(linear, determined, strong)

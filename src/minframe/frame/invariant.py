@@ -1,15 +1,15 @@
 """Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
 
-**One notion of equality.** Each sample has one scale, ``equal``: what lengths, coordinates and poses may differ by, in
-units of the longest row, and be the same. It is the larger of the tolerance of the rank (``linalg.qr``), times the root
-of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are points
-that coincide. What is equal is averaged over; all rows changed by ``equal`` are a change of the cloud, relative to its
-size, by the tolerance, which is below the accuracy promised for outputs.
+**One notion of equality.** Each sample has one scale, ``equal``: lengths, coordinates and poses that differ by at most
+this, in units of the longest row, are equal. It is the larger of the tolerance of the rank (``linalg.qr``), times the
+root of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are
+points that coincide. Equal poses are averaged; changing all rows by ``equal`` changes the cloud, relative to its size,
+by the tolerance, which is below the accuracy promised for outputs.
 
-Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
-never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
-separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
-a threshold: their share is rounding over the size of typical differences.
+Steps that only *propose* an order or a symmetry (invariants, inner products) use ``slack``, which is larger, so that
+they never separate rows that the comparison of poses would find equal. Rows that they leave together without reason are
+separated by the poses. Both scales are far above rounding, since rounding flips a decision in as many inputs as lie
+within one rounding of a threshold: their share is rounding over the size of typical differences.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
 
-# In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
-# invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
-# it allows, since whatever differs by so little by accident is in doubt.
+# ``equal`` and ``slack``: the first number in units of the tolerance of the rank, the second in units of the rounding
+# of the rows. Where rounding is large both are as small as it allows, since accidental differences of that size are in
+# doubt.
 EQUAL_UNITS = 1.0, 2.5
 PROPOSED_UNITS = 4.0, 5.0
-MIN_RELATIVE_LENGTH = 1e-12  # lengths below this part of the longest are not told apart
-OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
-MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
-MAX_ROUNDING_RATIO = 1 / 64  # of rounding to size; where it is more, the cloud is a point
+MIN_RELATIVE_LENGTH = 1e-12  # relative to the longest row; shorter lengths are not distinguished
+OPENING_FACTOR = 100.0  # bound on the error of rows mapped by a symmetry, in units of rounding or of a jet's opening
+MAX_SHIFT_RATIO = 0.01  # bound on the shift of a cloud by the average over its symmetry, relative to its size
+MAX_ROUNDING_RATIO = 1 / 64  # ratio of rounding to size above which a cloud counts as a point
 
 
 class ActsOnBoth(Acts, Protocol):
-    """What a frame needs to know of a product of permutations with a group that acts on coordinates."""
+    """The interface of a product of permutations with a group that acts on coordinates."""
 
     @property
     def permutations(self) -> Permutes: ...
@@ -102,7 +102,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
             stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
-            if not all_true(there):  # nothing is left by a boost, of what may be far from a point
+            if not all_true(there):  # after a boost nothing may be left of a cloud that is far from a point
                 y = torch.where(behind_batch(there, y, 0), y, unmoved)
                 size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
                 there = size * MAX_ROUNDING_RATIO > rounding
@@ -146,7 +146,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 
 
 def check_values(group: Acts, cloud: Cloud) -> None:
-    """Raise an error where values cannot be looked at."""
+    """Raise an error where values cannot be read."""
     for x, _ in cloud.inputs:
         if is_transformed(x):
             check_not_mapped(x, group, cloud.name)
@@ -176,9 +176,9 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
-    the samples concerned are looked at as in ``product_frame``, and the first in canonical order is taken. If they have
-    a symmetry, the other choices would have shown the backbone the same cloud with its rows permuted; one that respects
-    permutations would have returned the same with its rows permuted, and that is what is averaged over.
+    these samples are treated as in ``product_frame``, and the first in canonical order is taken. If they have a
+    symmetry, the other choices would show the backbone the same cloud with its rows permuted. A backbone that respects
+    permutations would return the same output with its rows permuted, and the average is over these outputs.
     """
     matrices = getattr(group, "matrices", None)
     if matrices is not None and not cloud.inputs:  # grids have no rows
@@ -193,7 +193,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    # In a canonical order the first row that is long enough is taken: almost equal rows are then taken alike.
+    # In a canonical order the first row that is long enough is taken, so that almost equal rows give the same choice.
     few = replace(cloud.select(tied), longest=False)
     points = point_set(group, few.tamed())
     found = order_points(points, DEFAULT)
@@ -212,19 +212,19 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     ordered = replace(cloud.reordered(order), longest=~frame.tied)
     whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
-    # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
+    # The margin of a tie is that of the rows as given, which does not depend on their order.
     return _with_true_symmetry(
         ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
     )
 
 
 def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
-    """The frame without symmetries that move the cloud itself.
+    """The frame without proposed symmetries that would move the cloud itself.
 
     After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
     come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
-    group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
+    group poses are known to ``eps |L| |L^-1|``, and a map that moves them by a hundredth is never a symmetry.
     """
     linear, cloud = frame.linear, frame.cloud
     if linear.own_columns is None or linear.linear is None:
@@ -236,7 +236,7 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
         else:
             assert linear.inverse is not None
             strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
-            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_SHIFT_RATIO)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, kind in cloud.inputs:
             if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
@@ -259,7 +259,7 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 def _framed(
     group: ActsLinearly, cloud: Cloud, ordering: Ordering, points: PointSet
 ) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
-    """The final order ``(B, n)``, that of the rows as given, the frame of these, and what symmetry is left."""
+    """The final order ``(B, n)``, that of the rows as given, the frame of these, and the remaining symmetry."""
     order, equal = ordering.order, points.equal
     rows = cloud.layout.unpad_order(order)
     ordered = cloud.reordered(rows)

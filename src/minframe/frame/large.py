@@ -1,16 +1,16 @@
-"""Canonical orders of almost symmetric clouds whose proposed symmetry is too large to look at every element of it.
+"""Canonical orders of almost symmetric clouds whose proposed symmetry is too large to enumerate.
 
-Let G be the permutations of positions that the labelling proposed; all orders ``Y[p]``, p in G, are canonical ones, and
-both G and this set are the same whatever order the points were given in. Numbers of points and of pairs of points that
-the linear group leaves unchanged (lengths, distances) are constant on the orbits of a symmetry. So
+Let G be the permutations of positions that the labelling proposed; all orders ``Y[p]``, p in G, are canonical, and G
+and this set do not depend on the order in which the points were given. Invariants of points and of pairs of points
+under the linear group (lengths, distances) are constant on the orbits of a symmetry. So
 
-* their *spread*, the largest difference within an orbit of G, says how far G is from being one. It does not depend on
-  the order, as it is taken over whole orbits;
-* if G is none, one order is chosen position by position. The rows that may stand at position 0 are the orbit of 0; of
-  these the one with the lowest score is taken. Given that one, the rows that may stand at position 1 are an orbit of
+* their *spread*, the largest difference within an orbit of G, measures how far G is from a symmetry. It does not depend
+  on the order, as it is taken over whole orbits;
+* if G is not a symmetry, one order is chosen position by position. The rows that may be at position 0 are the orbit of
+  0; of these the one with the lowest score is taken. Given that one, the rows that may be at position 1 are an orbit of
   the stabiliser of 0; and so on along a stabiliser chain with the base ``0, 1, ...``. A score is a fixed function of
-  the lengths and of the distances from the rows already placed, all of them linear in the coordinates, so that
-  differences as small as the noise are seen.
+  the lengths and of the distances from the rows already placed, all of them linear in the coordinates, so that it
+  resolves differences as small as the noise.
 
 The chain has ``n (n + 1) / 2`` elements at most, where G may have n!.
 """
@@ -29,9 +29,10 @@ def _weights(count: int, phase: float) -> Tensor:
 
 
 def invariants(rows: list[Tensor], fixed: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Numbers of points ``(n, k)`` and of pairs ``(n, n, k)`` that isometries leave unchanged.
+    """Invariants of points ``(n, k)`` and of pairs ``(n, n, k)`` under isometries.
 
-    ``rows``: ``(n, C, d)`` each, the largest coordinate about 1; ``fixed``: ``(m, d)``, vectors of no point.
+    ``rows``: ``(n, C, d)`` each, the largest coordinate about 1; ``fixed``: ``(m, d)``, vectors that belong to no
+    point.
     """
     points, pairs = [], []
     for x in rows:
@@ -48,7 +49,7 @@ def invariants(rows: list[Tensor], fixed: list[Tensor]) -> tuple[Tensor, Tensor]
 
 
 def spread(points: Tensor, pairs: Tensor, group: StabiliserChain) -> float:
-    """The largest difference of numbers within an orbit of points or pairs."""
+    """The largest difference of invariants within an orbit of points or pairs."""
     return max(_range(points, group.orbits()), _range(pairs.flatten(0, 1), group.orbitals().flatten()))
 
 
@@ -61,13 +62,13 @@ def _range(values: Tensor, numbers: Tensor) -> float:
 
 
 def chain(generators: Tensor) -> StabiliserChain:
-    """With the base ``0, 1, ...``."""
+    """The stabiliser chain with the base ``0, 1, ...``."""
     n = generators.shape[-1]
     return StabiliserChain(generators, n, base=range(n))
 
 
 def lowest(points: Tensor, pairs: Tensor, group: StabiliserChain) -> Permutation:
-    """The element of the group, from ``chain``, that gives the order of the lowest scores: position i to its row."""
+    """The element of the group, from ``chain``, that gives the order of lowest scores: from position i to its row."""
     scores = points @ _weights(points.shape[-1], 0.3)
     weights, channels = _weights(len(points), 1.1), _weights(pairs.shape[-1], 2.2)
     element = tuple(range(len(points)))

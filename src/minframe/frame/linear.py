@@ -24,7 +24,7 @@ from minframe.types import CONSTANT, UNTOUCHED, Type
 
 
 class ActsLinearly(Acts, Protocol):
-    """What a frame needs to know of a group that acts on coordinates."""
+    """The interface of a group that acts on coordinates."""
 
     @property
     def d(self) -> int:
@@ -38,21 +38,21 @@ class ActsLinearly(Acts, Protocol):
         """The element with these parts."""
 
     def determinant(self, linear: Tensor, /) -> Tensor:
-        """Of the matrix of an element, ``(*batch,)``."""
+        """The determinant of the matrix of an element, ``(*batch,)``."""
 
     def frame_of(self, cloud: Cloud, /) -> LinearFrame:
         """The minimal frame of a cloud, rows taken in the order they have."""
 
     def reduction(self, cloud: Cloud, /) -> Reduction:
-        """What is left of the cloud to know but for compact groups; without derivatives."""
+        """The cloud in a form in which only compact groups still act; without derivatives."""
 
 
 class _UnlikeError(Exception):
-    """Two records do not hold the same things."""
+    """Two records have different fields set."""
 
 
 def _mixed(mine: Any, theirs: Any, samples: Tensor, lead: int) -> Any:
-    """A tensor ``(*batch, ...)``, or a record of such, with some samples replaced."""
+    """A tensor ``(*batch, ...)``, or a record of tensors, with some samples replaced."""
     if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
         core = mine.shape[lead:]
         return mine.reshape(-1, *core).index_copy(0, samples, theirs.reshape(-1, *core)).view(mine.shape)
@@ -75,12 +75,12 @@ class LinearFrame(Frame):
         group: the group it belongs to.
         linear: ``(*batch, d, d)``, the matrix of ``g0``, in float64; ``None`` where the group has none.
         inverse: its inverse.
-        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
-        own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
+        own_inverse: the matrix for the rows of the cloud itself, if different from ``inverse``.
+        own_columns: gives the coordinates of the rows of the cloud itself where a product is not exact enough.
         stabiliser: of the canonical pose.
-        cloud: what the frame was taken of; its origin, if it has one, is the translation of ``g0``.
-        margin: computes the margin when it is asked for.
-        decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
+        cloud: the inputs that determined the frame; its origin, if it has one, is the translation of ``g0``.
+        margin: computes the margin on demand.
+        decomposition: the decomposition that gave the frame, if it still holds the canonical pose of the cloud.
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
     """
 
@@ -115,9 +115,9 @@ class LinearFrame(Frame):
         self._in_span: Tensor | None = None
 
     def with_samples(self, samples: Tensor, other: LinearFrame, cloud: Cloud) -> LinearFrame | None:
-        """The frame of ``cloud`` that is ``other`` in some samples, by their numbers in the flattened batch, else this.
+        """The frame of ``cloud`` that is ``other`` in ``samples``, numbered in the flattened batch, and this elsewhere.
 
-        ``None`` if the two know different things of their samples, and so cannot be put together.
+        ``None`` if the two frames hold different fields and cannot be combined.
         """
         lead = len(self.layout.batch_shape)
         mine, theirs = (
@@ -168,7 +168,7 @@ class LinearFrame(Frame):
         return self.carried_back(y, self._checked(y, type, "y"))
 
     def _checked(self, x: Tensor, type: str, name: str) -> Type:
-        """The type of that name, once ``x`` is known to be of it."""
+        """The type of that name, after checking that ``x`` is of it."""
         kind = self.group.type(type)
         if kind.core_ndim or kind.parity:
             check_core(x, kind.core_ndim, self.group.d, kind.name, name, self.layout.leading, self.group.complex)
@@ -213,11 +213,11 @@ class LinearFrame(Frame):
         return narrow(moved if shift is None else moved + shift, dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
-        """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
+        """``pose`` of an input that determined the frame, including rounding outside of the span."""
         return self._inward(x, self._checked(x, type, "x"), self.own_inverse, self.own_columns)
 
     def _own_inverse_in_span(self) -> Tensor | None:
-        """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
+        """The matrix that brings rows of the cloud into their pose, zero outside of their span; computed once."""
         if self._in_span is None and self.own_inverse is not None:
             self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
         return self._in_span
@@ -233,7 +233,7 @@ class LinearFrame(Frame):
         return moved if det is None else moved * behind_batch(det, moved, 0)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
-        """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
+        """``x`` moved by ``g0^-1``, whose matrix is given; ``columns``, if given, replace the product for vectors."""
         if not (kind.core_ndim or kind.parity):
             return x if kind is CONSTANT else self.layout.clean(x, kind.core_ndim)
         layout, dtype = self.layout, x.dtype

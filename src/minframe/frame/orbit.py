@@ -3,9 +3,9 @@
 The elements are chosen as in ``linalg.orbit``, by scores that are sums over the rows of fixed functions of a row:
 ``sum_i sin(<a, g^-1 x_i> + b_i)``, with a phase ``b_i`` from what else tells rows apart. If several elements lead to
 the same set of rows, the poses are that set in different orders: rows are matched to those of one pose by their
-distance, and what a backbone is shown is the mean of the matched poses. For products with ``S()`` the rows of that mean
-are then sorted, lexicographically, equal ones in classes; where edges are given, the classes are the colours of a
-graph, which is labelled.
+distance, and the backbone is shown the mean of the matched poses. For products with ``S()`` the rows of that mean are
+then sorted lexicographically, equal ones in classes; where edges are given, the classes are the colours of a graph,
+which is labelled.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from minframe.linalg.orbit import SCORE_COUNT, Scores, choose, probes
 from minframe.relations import coloured
 from minframe.types import Type
 
-#: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same
-#: half a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so
-#: does what scores may differ by: all of them call the same poses equal.
+#: Frequencies of the waves, in radians per length of the longest row. The sums of slow waves over regular sets, such as
+#: a 30-gon and the same turned by half a step, agree to many digits; faster waves separate them. Rounding grows with
+#: the frequency, and so does the tolerance of scores: all frequencies find the same poses equal.
 FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
-MAX_ROW_TOLERANCES = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
+MAX_ROW_TOLERANCES = 1e3  # in units of the tolerance: bound on the distance of matched rows of equal poses
 
 
 class OrbitFrame(Frame):
-    """Pairs of a permutation and one of ``matrices`` ``(G, d, d)``; ``shown``: rows are shown in canonical order."""
+    """Pairs of a permutation and one of ``matrices`` ``(G, d, d)``; ``shown``: in canonical order to the backbone."""
 
     def __init__(
         self, group: Any, matrices: Tensor, cloud: Cloud, shown: bool, backend: str, rtol: float | None = 0.0
@@ -74,7 +74,7 @@ class OrbitFrame(Frame):
     # How the elements are chosen.
 
     def _scores(self, rows: Tensor, frequency: float) -> Scores:
-        """Of sets of rows ``(B, n, c, d)``, the longest of each about one."""
+        """The scores of sets of rows ``(B, n, c, d)``, the longest of each about one."""
         b, n, c, d = rows.shape
         waves = frequency * probes(c * d).to(rows.device).view(SCORE_COUNT, c, d)
         # <a, g^-1 x> = sum_c <g a_c, x_c>
@@ -94,7 +94,7 @@ class OrbitFrame(Frame):
         return Scores(values, torch.full((b,), size, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
 
     def _sample_scores(self, x: Tensor) -> Scores:
-        """Of vectors ``(B, m, d)`` that belong to no row."""
+        """The scores of vectors ``(B, m, d)`` that belong to no row."""
         w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORE_COUNT, *x.shape[1:])
         values = torch.einsum("gij,smj,bmi->bsg", self.matrices, w, x)
         return Scores(values, torch.linalg.vector_norm(x, dim=(-2, -1)), self.cloud.tolerance)
@@ -106,7 +106,7 @@ class OrbitFrame(Frame):
         return torch.einsum("bncj,bji->bnci", self._rows[samples], self.matrices[g]).flatten(2)
 
     def _ordered(self, backend: str) -> dict[int, tuple[Tensor, Symmetry]]:
-        """For every element that is chosen in some sample: those samples, and the order of their rows."""
+        """For every element that is chosen in some sample, these samples and the order of their rows."""
         first = self._pose_of(self.choice.first)
         chosen = self.choice.weights > 0
         nearest: dict[int, tuple[Tensor, Tensor]] = {}
@@ -147,14 +147,14 @@ class OrbitFrame(Frame):
 
     @property
     def _order(self) -> Tensor:
-        """Of the first element, the row at each position, ``(B, n)``."""
+        """The row at each position under the first element, ``(B, n)``."""
         order = torch.zeros(self._rows.shape[:2], dtype=torch.int64, device=self._rows.device)
         for g, (samples, symmetry) in self._symmetries.items():
             mine = self.choice.first[samples] == g
             order[samples[mine]] = symmetry.order[mine]
         return order
 
-    # What a frame is asked for.
+    # The interface of a frame.
 
     @property
     def element(self) -> Any:
@@ -235,7 +235,7 @@ class OrbitFrame(Frame):
         return narrow(_unpad(self.layout, total, nodes), dtype)
 
     def _chosen(self, weights: Tensor) -> list[tuple[int, Tensor]]:
-        """Elements, and the samples that they have a weight in."""
+        """The elements with weight, and the samples in which each has weight."""
         found = [(g, (weights[:, g] > 0).nonzero().squeeze(-1)) for g in range(weights.shape[1])]
         return [(g, samples) for g, samples in found if len(samples)]
 
@@ -252,7 +252,7 @@ class OrbitFrame(Frame):
         return transform(y, kind, matrix.expand(len(y), -1, -1), det)
 
     def _take(self, y: Tensor, g: int, samples: Tensor, nodes: int, back: bool, mean: bool) -> Tensor:
-        """Rows into canonical order or ``back``, and the mean over what may be exchanged."""
+        """Bring rows into canonical order or ``back``, and average over rows that may be exchanged."""
         known, symmetry = self._symmetries[g]
         place = torch.searchsorted(known, samples)
         order = symmetry.order[place]
@@ -301,7 +301,7 @@ def _taken(x: Tensor, order: Tensor, nodes: int) -> Tensor:
 
 
 def _pad(layout: Layout, x: Tensor, nodes: int) -> Tensor:
-    """With one batch axis, and one or two axes of nodes or none."""
+    """``x`` with one batch axis, and with zero, one or two axes of nodes."""
     if nodes == 1:
         return layout.pad(x)
     return x.reshape(math.prod(layout.batch_shape), *x.shape[len(layout.batch_shape) :])

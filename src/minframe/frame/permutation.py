@@ -18,7 +18,7 @@ from minframe.types import Type
 
 
 class Permutes(Acts, Protocol):
-    """What a frame needs to know of a group of permutations; see ``S``."""
+    """The interface of a group of permutations; see ``S``."""
 
     @property
     def backend(self) -> str:
@@ -36,13 +36,13 @@ class Permutes(Acts, Protocol):
 class PermutationFrame(Frame):
     """The permutations that bring rows or a graph into canonical order.
 
-    ``rank`` is the number of orbits of the rows: how many of them can be told apart.
+    ``rank`` is the number of orbits of the rows: how many of them are distinguishable.
 
     Args:
         group: the permutations.
         layout: of the rows.
-        symmetry: the canonical order of each sample and what may be exchanged in it.
-        margin: computes the margin when it is asked for.
+        symmetry: the canonical order of each sample, and the permutations that preserve the sample.
+        margin: computes the margin on demand.
     """
 
     keeps_rows = False
@@ -97,10 +97,10 @@ class PermutationFrame(Frame):
         if not own:
             return self._take(self._average(x, kind), kind, self.order)
         x = self._take(x, kind, self.order)
-        return x + 0.0 if kind.nodes and x.is_floating_point() else x  # -0.0 equals 0.0, and is shown as that
+        return x + 0.0 if kind.nodes and x.is_floating_point() else x  # -0.0 equals 0.0, and is shown as 0.0
 
     def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
-        # Averaged where all relabelled graphs look the same, sums are added up in the same order, bit by bit.
+        # In canonical order all relabelled graphs are the same, so their sums have the same order of terms, bit by bit.
         kind = self._checked(y, type, "y")
         return self._take(self._average(y, kind, canonical=True), kind, self._back)
 
@@ -128,7 +128,7 @@ class PermutationFrame(Frame):
         return take_nodes(x, index) if kind.nodes == 1 else take_edges(x, index)
 
     def _average(self, y: Tensor, kind: Type, canonical: bool = False) -> Tensor:
-        """The mean over each orbit, which is the average over all permutations that change nothing."""
+        """The mean over each orbit, which is the average over all permutations that preserve the sample."""
         if kind.nodes == 0 or self.symmetry.trivial():
             return y
         numbers = self._numbers(kind.nodes)

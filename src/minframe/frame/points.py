@@ -1,12 +1,13 @@
 """The canonical order of the points of clouds, up to the symmetry of each cloud.
 
-A linear group is first reduced to compact ones (``LinearGroup.reduction``): what is left to know of the points is
-their inner products in a few blocks of coordinates. Then, each step for the samples that the one before left tied:
+A linear group is first reduced to compact ones (``LinearGroup.reduction``): the points are then determined by their
+inner products in a few blocks of coordinates. Each of the following steps treats the samples that the previous one left
+tied:
 
 1. *Invariants*: a few numbers for each point, linear in their number: its length, its components along moments of the
-   cloud. They tell the points of a generic cloud apart.
-2. *Coordinates*: points that are told apart carry axes, and with those come coordinates, which tell other points
-   apart. If the axes are all there are, points still tied coincide.
+   cloud. They distinguish the points of a generic cloud.
+2. *Coordinates*: points that are distinguished carry axes, and coordinates along these distinguish other points. If
+   there is an axis for every dimension, points that are still tied coincide.
 3. *Labelling*: the inner products of all points, clustered, are the edges of a complete graph, which is labelled. Its
    automorphisms are the symmetry of the cloud. Points that coincide are one node, coloured by their number.
 """
@@ -29,8 +30,8 @@ from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision, Rows
 
-THIN_FACTOR = 16  # a width within this factor of what is equal is neither clearly there nor clearly zero
-MIN_AXIS_LENGTH = 0.05  # of the longest row: what has to be left of a row that carries an axis to tell others apart
+THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
+MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,13 @@ class PointSet:
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
-        equal: ``(B, 1)``, what directions may differ by and be the same.
-        slack: ``(B, 1)``, what invariants of directions may differ by and be proposed as the same; larger.
-        colours: ``(B, n)``, what else tells points apart.
-        edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
+        equal: ``(B, 1)``, difference up to which directions are equal.
+        slack: ``(B, 1)``, difference up to which invariants of directions are proposed as equal; larger.
+        colours: ``(B, n)``, further colours of points.
+        edges: ``(B, n, n)``, further colours of pairs; ``None``: none.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
-        tolerance: relative, below which a dimension is none.
-        stretch: ``(B,)``, how much larger relative changes of the cloud as it was given are here, at most.
+        tolerance: relative width below which a dimension counts as zero.
+        stretch: ``(B,)``, bound on the factor by which relative changes of the given cloud are enlarged here.
     """
 
     rows: Tensor
@@ -85,16 +86,16 @@ class PointSet:
 
     @property
     def apart(self) -> Tensor:
-        """``(B, 1)``, what invariants have to differ by to tell points apart.
+        """``(B, 1)``, the difference of invariants above which points are distinguished.
 
-        Where the coordinates themselves are invariant, nothing else is asked: points that they leave together are one.
+        Where the coordinates themselves are invariant, no further step follows: points that they leave tied are equal.
         """
         return self.equal if self.blocks is None else self.slack
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
 
-        Rounding is about the same for all of them then, however much their lengths differ.
+        The rounding of these is about the same for all rows, however much their lengths differ.
         """
         lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
         return self.rows / lengths.unsqueeze(-1), lengths
@@ -114,12 +115,12 @@ class PointSet:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What is known about the order of points.
+    """The order of the points of a batch of clouds, up to symmetry.
 
     Attributes:
         order: ``(B, n)``, the point at each position, padding last.
         twins: ``(B, n)``, the first of the points that coincide with a point and have its colour; ``None``: no two do.
-        generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
+        generators: ``(k, n)`` of the symmetry of clouds with points that are tied: ``i`` goes to ``g[i]``.
         owner: ``(k,)``, the sample of each, ascending.
     """
 
@@ -172,14 +173,14 @@ def _invariants(points: PointSet) -> Tensor:
 
 
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
+    """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, followed by zeros, and their number."""
     layout = Dense((rows.shape[0],), rows.shape[1])
     found = pivoted_qr(Rows(rows, layout, Precision(0.0, tolerance, tolerance)), False)
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 
 def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates ``(B, n, k)`` on the axes carried by points that are alone, and whether these are all axes."""
+    """Coordinates ``(B, n, k)`` on the axes carried by points alone in their cells, and whether these are all axes."""
     assert points.blocks is not None
     order = cells.argsort(dim=-1, stable=True)
     size = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
@@ -198,15 +199,15 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
-    """Cells as far as coordinates tell points apart, and whether what is left in one cannot be told apart."""
+    """Cells refined by coordinates, and whether points that are still in one cell are indistinguishable."""
     while True:
         values, complete = _coordinates(points, cells)
         new = separate(values, cells, points.slack)
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
-    # not equal.
+    # Coordinates on all axes are not subject to any symmetry: together with lengths, they distinguish all points that
+    # are not equal.
     values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
@@ -220,7 +221,7 @@ def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     index = cells.unsqueeze(-1).expand(rows.shape)
     sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
     middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
-    # Distances, not differences of coordinates: these depend on how the cloud is turned.
+    # Distances, not differences of coordinates, which depend on the orientation of the cloud.
     return (torch.linalg.vector_norm(rows - middle, dim=-1) <= points.equal / 2).all(-1)
 
 
@@ -232,7 +233,7 @@ def _twins(cells: Tensor) -> Tensor:
 
 
 def _alone(cells: Tensor, mask: Tensor | None) -> Tensor:
-    """Cells in which padding is told apart."""
+    """Cells in which padding is alone."""
     if mask is None:
         return cells
     return torch.where(mask, cells, cells + (~mask).cumsum(-1) - 1)
@@ -281,7 +282,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
         same &= points.mask.unsqueeze(-1)
-    if points.edges is not None:  # which may tell them apart
+    if points.edges is not None:  # edges may distinguish points that coincide
         same.zero_()
     same |= torch.eye(n, dtype=torch.bool, device=same.device)
     index = torch.arange(n, device=cells.device)
@@ -293,7 +294,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
         y = directions[..., block]
         gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
         channels += list(_real(gram).unbind(-1))
-    # All entries of one channel are clustered together, the smallest standing in for what is not to count.
+    # All entries of one channel are clustered together; entries to be ignored are replaced by the smallest.
     pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
     classes = [
         classes_of(
@@ -334,9 +335,9 @@ def _with_twins(generators: Tensor, owner: Tensor, twins: Tensor, order: Tensor)
 
 
 def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
-    """The samples among ``owner`` ``(k,)`` that are about as thin in some direction as what counts as equal.
+    """The samples among ``owner`` ``(k,)`` whose width in some direction is about ``equal``.
 
-    Whether such a direction is determined may depend on which of several almost equal rows are looked at.
+    Whether such a direction is determined may depend on which of several almost equal rows are chosen.
     """
     samples = torch.unique(owner)
     if points.blocks is None or not len(samples):
@@ -355,10 +356,10 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
 def order_margin(points: PointSet) -> Tensor:
     """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
 
-    It is relative to the size of the cloud as it was given: what a change of that is multiplied by is divided out.
+    It is relative to the size of the given cloud: the factor by which changes of that are enlarged is divided out.
 
-    Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
-    equal may order them by their lengths.
+    Points that invariants do not distinguish give zero, unless they coincide: a change by as little as ``equal`` may
+    order them by their lengths.
     """
     start = _alone(points.start(), points.mask)
     cells, margin = separate_with_margin(_invariants(points), start, points.apart)

@@ -1,4 +1,4 @@
-"""Frames of products of permutations with a linear group, and frames of linear groups that no permutation changes."""
+"""Frames of products of permutations with a linear group, and frames of linear groups that ignore row order."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ProductFrame(Frame):
 
     Args:
         group: the product.
-        cloud: what the frame was taken of.
+        cloud: the inputs that determined the frame.
         order: the row at each position, ``(*batch, n)`` or ``(N,)``.
         linear: the frame of the rows in that order.
         twins: ``(B, n)``, equal for positions whose rows coincide; ``None``: no two do.
         pairs: the symmetry of the samples that have any, besides that.
-        shown: whether a backbone is shown the rows in that order, or in their own.
-        margin: of the order.
+        shown: whether a backbone sees the rows in that order, or in their own.
+        margin: computes the margin of the order on demand.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ProductFrame(Frame):
         self._margin = margin
 
     def with_symmetry(self, twins: Tensor | None, pairs: Sequence[Pairs]) -> ProductFrame:
-        """The same frame, of clouds with another symmetry."""
+        """The same frame with another symmetry of the clouds."""
         order, linear, margin = self.order, self.linear, self._margin
         return ProductFrame(self.group, self.cloud, order, linear, twins, pairs, self._shown, margin)
 
@@ -123,7 +123,7 @@ class ProductFrame(Frame):
         return self.carried_back(y, self._checked(y, type, "y"))
 
     def _checked(self, x: Tensor, type: str, name: str) -> Type:
-        """The type of that name, once ``x`` is known to be of it."""
+        """The type of that name, after checking that ``x`` is of it."""
         kind = self.group.type(type)
         if kind is not CONSTANT:
             self.group.check(x, type, name, self.layout)

@@ -1,4 +1,4 @@
-"""How many elements a frame has: one number for each sample, which may exceed what a tensor can hold."""
+"""The number of elements of a frame: one number for each sample, which may exceed the range of a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Size = int | float | list[Any]
 
 
 def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """A flat list as nested lists of this shape; the only entry if it has no axes."""
+    """A flat list as nested lists of this shape; its single entry if the shape has no axes."""
     if not shape:
         return values[0]
     step = math.prod(shape[1:])
@@ -29,7 +29,7 @@ def counted(counts: Tensor) -> Size:
 
 
 def shown(size: Size) -> str:
-    """A size in a few characters: Python prints at most some thousand digits."""
+    """A size in a few characters, as Python limits the digits of an integer that it prints."""
     if isinstance(size, list):
         return f"[{', '.join(map(shown, size))}]"
     return f"{Decimal(size):.2e}" if isinstance(size, int) and size >= 10**12 else str(size)

@@ -1,6 +1,6 @@
 """Frames of graphs whose edges are listed, as in PyTorch Geometric: time and memory grow with the number of edges.
 
-Canonical are the numbers of the nodes, and then the order of the list: by source, then by target.
+Nodes have canonical numbers, and edges are sorted by source and then by target.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sparse_cloud(
     names: tuple[str, str] = ("mask", "batch"),
     num_nodes: int | None = None,
 ) -> Cloud:
-    """Check the inputs that list the edges of graphs, and put them together."""
+    """Check the inputs that list the edges of graphs, and combine them into a cloud."""
     if len(index) != 1 or edges:
         given = ", ".join(f"{i.name}: {i.type!r}" for i in [*index, *edges, *attr])
         raise ValueError(f"edges are given by one 'edge_index', with 'edge_attr' beside it, or as 'edge'; got {given}")
@@ -98,11 +98,12 @@ def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
 
 
 def _smallest_gap(features: Sequence[tuple[Tensor, Tensor]], count: int, rtol: float, device: torch.device) -> Tensor:
-    """How far the numbers of one channel are from being told apart otherwise, relative to the largest, ``(count,)``.
+    """The distance of the numbers of one channel from another clustering, relative to the largest, ``(count,)``.
 
     As ``relations.smallest_gap``, for ``features`` ``(m, ...)`` with the graph ``(m,)`` of each row. Two numbers are
-    the same if their difference is at most ``rtol`` times the largest: what counts is how far it is from that. Every
-    edge that is listed is one, so no edge is not a value here. Infinite without features: then nothing can flip.
+    equal if their difference is at most ``rtol`` times the largest; the result is the distance of a difference from
+    that bound. Every listed entry is an edge, so "no edge" is not a value here. Infinite without features: nothing can
+    flip.
     """
     least = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
     for x, graph in features:
@@ -247,7 +248,7 @@ class SparseFrame(Frame):
         return self.group.type(type)
 
     def _taken(self, x: Tensor, kind: Type) -> Tensor:
-        """In canonical order."""
+        """``x`` in canonical order."""
         if kind is NODE:
             return x[self.order]
         if kind is EDGE_INDEX:

@@ -1,4 +1,4 @@
-"""A frame of several weighted elements per sample, as smooth frames are; see ``frames.smooth``."""
+"""A frame of several weighted elements per sample, used by smooth frames; see ``frames.smooth``."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ class WeightedFrame(Frame):
     """``K`` group elements with weights: those of a sample add up to one, and give ``sum_k w_k g_k . f(g_k^-1 . x)``.
 
     ``to_canonical`` gives tensors with one entry per *pose*, ``(K, ...)``, the batch axes flattened (with a batch
-    vector: the rows of all poses, one after the other); ``from_canonical`` takes such, and returns one per sample.
+    vector: the rows of all poses, one after the other); ``from_canonical`` takes such tensors, and returns one entry
+    per sample.
 
     Args:
         group: the group it belongs to.
-        cloud: what the frame was taken of.
+        cloud: the inputs that determined the frame.
         sample: ``(K,)``, the sample that each pose belongs to, ascending, in the flattened batch.
         weights: ``(K,)``, in float64.
         linear: ``(K, d, d)``, the matrices of the elements; ``None`` where the group has none.
         inverse: their inverses.
-        own_inverse: what is applied to the rows of the cloud itself instead, if not that.
-        own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
-        stabiliser: of the poses: what fades where axes vanish.
+        own_inverse: the matrices for the rows of the cloud itself, if different from ``inverse``.
+        own_columns: gives the coordinates of the rows of the cloud itself where a product is not exact enough.
+        stabiliser: of the poses; its averages fade outputs where axes vanish.
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
         samples: the number of poses per sample that ``drawn`` takes; ``None``: all.
         uniform: source of random numbers.
@@ -85,7 +86,7 @@ class WeightedFrame(Frame):
         samples: int | None,
         uniform: Uniform | None,
     ) -> None:
-        """Everything but the elements themselves."""
+        """Set all attributes except the elements."""
         self.group = group
         self.cloud = cloud
         self.layout = cloud.layout
@@ -140,7 +141,7 @@ class WeightedFrame(Frame):
         return self.expansion.collapse(self.elements.from_canonical(y, type), self.weights, self.group.type(type))
 
     def expand(self, x: Tensor, type: str) -> Tensor:
-        """``x`` as it is, once for each pose."""
+        """``x`` unchanged, repeated for each pose."""
         kind = self.group.type(type)
         return x if kind is CONSTANT else self.expansion.expand(x, kind)
 
@@ -157,7 +158,7 @@ class WeightedFrame(Frame):
             yield self._select(torch.arange(start, min(start + self.chunk, count), device=self.sample.device))
 
     def drawn(self) -> WeightedFrame:
-        """``samples`` poses of each sample, drawn by weight, with repetition: all of it in expectation.
+        """``samples`` poses of each sample, drawn by weight with replacement: the full frame in expectation.
 
         A pose ``k`` that was drawn has the weight ``w_k / w_k`` over the number of draws, where the denominator is a
         constant to autograd. So not only values are unbiased: the derivative of such a term is ``(dw_k f_k + w_k df_k)
@@ -200,7 +201,7 @@ class WeightedFrame(Frame):
 
 
 class WeightedMembers(WeightedFrame):
-    """The same of a finite group, ``Finite`` or ``Discrete``; its elements are given by numbers ``index`` ``(K,)``."""
+    """A weighted frame of a finite group, ``Finite`` or ``Discrete``; ``index`` ``(K,)``: numbers of its elements."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """A random member of a minimal frame, instead of the average over all of them.
 
 The frame is the coset ``g0 K`` with K the stabiliser of the canonical pose. ``g0 k`` with a Haar random ``k`` is a
-random member whichever ``g0`` was found: equivariant in distribution, and free to break the symmetry of the input, as
-the average over K cannot.
+random member for any ``g0``: equivariant in distribution, and able to break the symmetry of the input, which the
+average over K cannot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Normal(Protocol):
 
 def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
     """The frame with one element only, a random one of ``frame``."""
-    if frame.linear is None or frame.inverse is None:  # translations: there is but one
+    if frame.linear is None or frame.inverse is None:  # translations: there is only one
         return frame
     determined = frame.stabiliser.determined
     k = _random_isometry(frame.stabiliser, frame.linear.dtype, normal)
@@ -48,7 +48,7 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
         stabiliser=alone,
         cloud=frame.cloud,
         margin=lambda: frame.margin,
-        own_inverse=None if own is None else own * determined.unsqueeze(-1),  # the pose, which k does not move
+        own_inverse=None if own is None else own * determined.unsqueeze(-1),  # k does not move the pose
         own_columns=frame.own_columns,
     )
 
@@ -63,7 +63,7 @@ def _random_isometry(stabiliser: Stabiliser, dtype: torch.dtype, normal: Normal)
         return block_diagonal([_random_isometry(part, dtype, normal) for part in stabiliser.parts])
     if isinstance(stabiliser, ScaleStabiliser):
         return _random_isometry(stabiliser.inner, dtype, normal)
-    if isinstance(stabiliser, FiniteStabiliser):  # the one with the largest of as many independent numbers
+    if isinstance(stabiliser, FiniteStabiliser):  # the element with the largest of G independent random numbers
         drawn = normal(*stabiliser.weights.shape, dtype=torch.float64, device=stabiliser.weights.device)
         index = torch.where(stabiliser.weights > 0, drawn, -torch.inf).argmax(-1)
         return stabiliser.matrices[index].to(dtype)

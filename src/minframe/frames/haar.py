@@ -1,4 +1,4 @@
-"""Group averaging by Monte Carlo: random elements, whatever the input is."""
+"""Group averaging by Monte Carlo: random elements that do not depend on the input."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 
 @dataclass(frozen=True, repr=False)
 class Haar(Method):
-    """The average over ``samples`` random elements of the group, drawn for each sample of a batch by itself.
+    """The average over ``samples`` random elements of the group, drawn independently for each sample of a batch.
 
-    Equivariant in expectation, with an error that falls like ``samples ** -0.5`` where the group is compact. Where it
-    is not there is no average to converge to: elements are then drawn as ``group.random`` does. Translations are not
+    Equivariant in expectation, with an error that falls like ``samples ** -0.5`` where the group is compact. A group
+    that is not compact has no average to converge to: elements are then drawn by ``group.random``. Translations are not
     drawn but taken from the mean of the cloud, which is exact.
 
     Args:

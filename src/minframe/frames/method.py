@@ -1,4 +1,4 @@
-"""What the methods share: where their randomness comes from, and how they are shown."""
+"""The base of the methods: their source of randomness, and their representation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Method(ABC):
     """A way to choose frames: ``method(group, cloud)`` gives one frame, or several whose results are averaged.
 
     Args:
-        seed: makes the sequence of random choices reproducible. Each call goes on where the last one stopped.
-        generator: the same with a generator of your own. Without either, that of PyTorch is used.
+        seed: makes the sequence of random choices reproducible. Each call continues the sequence.
+        generator: a generator to use instead of a seed. Without either, the default generator of PyTorch is used.
     """
 
     seed: int | None = field(default=None, kw_only=True)
@@ -34,7 +34,7 @@ class Method(ABC):
         object.__setattr__(self, "generator", torch.Generator().manual_seed(self.seed))
 
     def frame_types(self, group: Group) -> tuple[str, ...]:
-        """The types of inputs that take part in the choice, what says where rows are first."""
+        """The types of inputs that determine the choice; the type that defines the rows first."""
         return group.frame_types
 
     def labelling(self, group: Group) -> str | None:
@@ -51,7 +51,7 @@ class Method(ABC):
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     def _source(self, device: torch.device) -> torch.device:
-        """Where random numbers for that device are drawn."""
+        """The device on which random numbers for ``device`` are drawn."""
         return device if self.generator is None else self.generator.device
 
     def _uniform(self, *shape: int, device: torch.device) -> Tensor:
@@ -64,12 +64,12 @@ class Method(ABC):
         return torch.randn(*shape, dtype=dtype, device=self._source(device), generator=self.generator).to(device)
 
     def _unable(self, group: Group, serves: str) -> ValueError:
-        """That this method has no frame for a group."""
+        """The error for a group that this method does not support."""
         return ValueError(f"mf.frames.{self!r} serves {serves}, not {group}: use mf.frames.Minimal(), which serves all")
 
 
 def check_samples(samples: object, name: str) -> None:
-    """A number of samples is an integer, at least one."""
+    """Raise an error unless ``samples`` is an integer of at least one."""
     if not isinstance(samples, int) or isinstance(samples, bool):
         raise TypeError(f"{name} needs an integer number of samples, got {samples!r}")
     if samples < 1:

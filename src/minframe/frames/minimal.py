@@ -68,7 +68,7 @@ class Minimal(Method):
         return group.frame_of(cloud)
 
     def _relabelled(self, group: Group, cloud: Cloud) -> Frame:
-        """A random member of a frame that permutations take part in: that of the rows in a random order.
+        """A random member of a frame that includes permutations: the frame of the rows in a random order.
 
         A frame is equivariant, so the one of ``p . x`` is ``p`` times that of ``x``. Of all that it holds, the element
         found for ``p . x`` depends on ``p . x`` alone; and the ``p`` that lead to it, if all are equally likely, are
@@ -79,7 +79,7 @@ class Minimal(Method):
         drawn = random_order(layout, self._uniform, device)
         shuffle = layout.unpad_order(drawn)
         frame = self._frame(group, relabelled(cloud, shuffle))
-        if isinstance(frame, LinearFrame):  # no permutation plays a role
+        if isinstance(frame, LinearFrame):  # the frame has no permutations
             return random_member(self._frame(group, cloud), self._normal)  # type: ignore[arg-type]
         if isinstance(frame, PermutationFrame):
             assert isinstance(group, S)

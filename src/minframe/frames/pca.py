@@ -12,7 +12,7 @@ from minframe.checks import check_finite
 from minframe.cloud import Cloud
 from minframe.frame import LinearFrame
 from minframe.frames.method import Method, check_samples
-from minframe.frames.perturb import NOISE, separating_weights
+from minframe.frames.perturb import MIN_EIGENVALUE_RATIO, separating_weights
 from minframe.groups.affine import E
 from minframe.groups.base import Group
 from minframe.groups.orthogonal import SO, O
@@ -27,12 +27,12 @@ class PCA(Method):
     For SO(d) and SE(d) there are 2^(d-1), those of determinant one. Each costs a forward pass. The axes are those of
     the scatter matrix ``sum_i x_i x_i^T``, about the mean for E and SE, so they do not depend on the order of the rows.
 
-    Where eigenvalues coincide (symmetric solids, collinear clouds) the axes are arbitrary, and so is what comes out:
-    this is a baseline, to be compared with. Gradients flow through the axes, and are as infinite there as the axes are
-    unstable; ``detach_frame=True`` of the wrapper avoids that.
+    Where eigenvalues coincide (symmetric solids, collinear clouds) the axes are arbitrary, and so is the output: this
+    is a baseline for comparison. Gradients flow through the axes and diverge where eigenvalues coincide;
+    ``detach_frame=True`` of the wrapper avoids that.
 
     Args:
-        samples: draw that many choices of signs at random, for each sample by itself, instead of taking all; with
+        samples: draw this many choices of signs at random, independently for each sample, instead of taking all; with
             ``samples=1`` it is the stochastic frame averaging of FAENet (Duval et al., 2023), which is equivariant in
             expectation only.
         perturb: separate eigenvalues that coincide by weights on the rows (the paper's Algorithm 3), which depends on
@@ -56,7 +56,7 @@ class PCA(Method):
         rows, layout, poison = cloud.tame_rows()
         rows, size = _unit(rows, layout, cloud.name)
         weights = None
-        zero = (8 * cloud.eps * cloud.offset() / size).square().clamp_min(max(NOISE, cloud.tolerance**2))
+        zero = (8 * cloud.eps * cloud.offset() / size).square().clamp_min(max(MIN_EIGENVALUE_RATIO, cloud.tolerance**2))
         if self.perturb:
             with torch.no_grad():
                 weights = separating_weights(rows, layout, zero)
@@ -86,7 +86,7 @@ class PCA(Method):
         return linear
 
     def _signs(self, group: O | SO, axes: Tensor) -> list[Tensor]:
-        """Factors ``(d,)`` or ``(*batch, d)`` of the axes, of product one if the group asks for it."""
+        """Factors ``(d,)`` or ``(*batch, d)`` of the axes, of product one if the group requires it."""
         if self.samples is None:
             choices = [s for s in product((1.0, -1.0), repeat=group.d) if not group.special or s.count(-1.0) % 2 == 0]
             return [axes.new_tensor(s) for s in choices]

@@ -9,9 +9,9 @@ steps. With ``z w_k |P x_k|^2 = c v`` the separation does not depend on units.
 Everything is a function of invariants: eigenvalues, the lengths ``|P x_k|``, and the order of the rows. Two choices are
 made so that rounding cannot flip them. The row is the first whose projection is not much shorter than the longest, as
 in ``linalg.qr`` (the paper takes the first that is not zero). And eigenvalues are separate if they differ by more than
-CLOSE, not if they differ at all: axes of eigenvalues that nearly coincide are as unstable as if they did. The factor
-``c`` is the first of a few multiples of START that leaves the fewest coincidences; as there are fewer other eigenvalues
-than multiples, one of them runs into none.
+MIN_RELATIVE_GAP, not if they differ at all: axes of eigenvalues that nearly coincide are as unstable as if they did.
+The factor ``c`` is the first of a few multiples of SEPARATION_STEP that leaves the fewest coincidences; as there are
+fewer other eigenvalues than multiples, one of them creates no new coincidence.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import FRACTION
 
-CLOSE = 1e-2
-START = 0.137
-NOISE = 1e-13  # eigenvalues below this part of the largest are zero: float64 knows no better
+MIN_RELATIVE_GAP = 1e-2  # relative difference up to which eigenvalues coincide
+SEPARATION_STEP = 0.137  # relative change of an eigenvalue by one unit of weight
+MIN_EIGENVALUE_RATIO = 1e-13  # eigenvalues below this part of the largest are zero, within the rounding of float64
 
 
 def separating_weights(rows: Tensor, layout: Layout, noise: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def separating_weights(rows: Tensor, layout: Layout, noise: Tensor) -> Tensor:
     weights = torch.ones_like(rows[..., 0])
     if d == 1:
         return weights
-    factors = START * torch.arange(1, d + 2, dtype=rows.dtype, device=rows.device)
+    factors = SEPARATION_STEP * torch.arange(1, d + 2, dtype=rows.dtype, device=rows.device)
     for _ in range(d):
         values, axes = torch.linalg.eigh(layout.scatter(rows * weights.sqrt().unsqueeze(-1)))
         values, axes = values.flip(-1), axes.flip(-1)
@@ -64,9 +64,9 @@ def separating_weights(rows: Tensor, layout: Layout, noise: Tensor) -> Tensor:
 
 
 def _coincide(values: Tensor, noise: Tensor) -> Tensor:
-    """Whether each eigenvalue and the next, none of them zero, are all but equal, ``(*batch, d - 1)``."""
+    """Whether each eigenvalue and the next, neither of them zero, nearly coincide, ``(*batch, d - 1)``."""
     high, low = values[..., :-1], values[..., 1:]
-    return (high - low <= CLOSE * high) & (low > noise * values[..., :1])
+    return (high - low <= MIN_RELATIVE_GAP * high) & (low > noise * values[..., :1])
 
 
 def _run(together: Tensor, first: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Combined:
         weight: ``(K,)``.
         linear: ``(K, d, d)``, with blocks along the diagonal.
         inverse: its inverse.
-        own_inverse: what is applied to the rows of the cloud itself instead.
+        own_inverse: the matrices for the rows of the cloud itself.
         stabiliser: of all blocks.
     """
 

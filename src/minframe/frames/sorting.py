@@ -26,9 +26,9 @@ class Sorting(Method):
     """Nodes sorted by invariants; where these leave ties, ``samples`` random orders of the tied nodes.
 
     Rows are sorted by their features. Nodes of a graph are sorted, after their features, by how much of them lies in
-    each eigenspace of the Laplacian: the diagonals of the projectors on these. The frame is all orders that sort; on
-    symmetric graphs it is far too large to go through, and on some, such as regular ones, larger than the symmetry
-    calls for. Drawing from it is equivariant in expectation, and exact where no ties are left. A baseline.
+    each eigenspace of the Laplacian: the diagonals of the projectors on these. The frame is the set of all sorted
+    orders; on symmetric graphs it is far too large to enumerate, and on some, such as regular ones, larger than the
+    symmetry requires. Drawing from it is equivariant in expectation, and exact where no ties are left. A baseline.
 
     Args:
         samples: number of orders, and of forward passes.

@@ -14,7 +14,7 @@ from minframe.groups.finite import Finite
 from minframe.groups.linear import LinearGroup
 from minframe.labelling.backend import installed_point_version
 
-RELATIONS = ("node", "edge", "edge_index", "edge_attr")  # what tells rows apart
+RELATIONS = ("node", "edge", "edge_index", "edge_attr")  # types that distinguish rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,9 +22,9 @@ class Unordered(Minimal):
     """Exact, at the cost of one forward pass, and independent of the order of the rows.
 
     A backbone that respects permutations (a GNN, a transformer) keeps doing so inside ``Equivariant``: its outputs move
-    with the rows. What tells rows apart besides their coordinates, such as the kinds of atoms, is to be given as an
-    input of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; it decides where the coordinates leave a
-    choice.
+    with the rows. Features that distinguish rows besides their coordinates, such as atomic numbers, must be given as
+    inputs of type ``"node"``, ``"edge"``, ``"edge_index"`` or ``"edge_attr"``; they decide where the coordinates leave
+    a choice.
 
     >>> import torch, minframe as mf
     >>> on_sets = lambda x: torch.tanh(x) + x.mean(-2, keepdim=True)

@@ -23,7 +23,7 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 
 
 class _Shifting(LinearGroup):
-    """What groups with translations share."""
+    """The base of groups with translations."""
 
     def check_frame_types(self, names: Sequence[str]) -> None:
         if "point" not in names:
@@ -93,7 +93,7 @@ class Translation(_Shifting):
 class Affine(_Shifting):
     """Translations combined with a ``linear`` group; an element is a homogeneous matrix ``(*batch, d + 1, d + 1)``.
 
-    The frame is that of the linear group on the cloud relative to its mean, moved there.
+    The frame is that of the linear group on the cloud relative to its mean, followed by the translation to the mean.
     """
 
     @cached_property
@@ -102,7 +102,7 @@ class Affine(_Shifting):
         """The linear group."""
 
     def prepare(self) -> None:
-        """Find ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
+        """Compute ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
         _ = self.linear
 
     def __repr__(self) -> str:

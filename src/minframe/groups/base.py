@@ -1,4 +1,4 @@
-"""What a group is: the laws, and the little that all groups share."""
+"""The abstract base class of groups: the laws, and the methods that all groups share."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Group(ABC):
 
     #: the types that users may give to inputs and outputs
     types: ClassVar[dict[str, Type]]
-    #: those that determine a frame, unless the user names the inputs that do; what says where rows are comes first
+    #: the types that determine a frame, unless the user names the inputs that do; the type that defines the rows first
     frame_types: ClassVar[tuple[str, ...]]
-    #: name and version of the library that frames may depend on, which belongs with whatever is trained on them
+    #: name and version of the library that frames may depend on, which a trained model should record
     labelling: str | None = None
 
     @abstractmethod
@@ -56,14 +56,14 @@ class Group(ABC):
 
     @property
     def compact(self) -> bool:
-        """Whether the group, its translations and scale apart, is compact: no random element then needs a bound."""
+        """Whether the group, apart from translations and scale, is compact, so that random elements need no bound."""
         return not self.random_options(torch.float64)
 
     def random_options(self, dtype: torch.dtype) -> dict[str, float]:
         """Bounds for ``random`` on elements of a group that is not compact; nothing for a compact group.
 
-        Elements within them turn the rounding of inputs of that dtype into an error that is below the bounds of
-        ``minframe.testing``; beyond them it would exceed these, whatever the frame.
+        Elements within these bounds turn the rounding of inputs of that dtype into an error below the tolerances of
+        ``minframe.testing``; beyond them the error would exceed these for every frame.
         """
         return {}
 
@@ -91,7 +91,7 @@ class Group(ABC):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        """Check inputs that are to determine a frame, and put them together. ``names``: of mask and batch."""
+        """Check inputs that determine a frame, and combine them. ``names``: of mask and batch."""
 
     @abstractmethod
     def frame_of(self, cloud: Cloud) -> Frame:
@@ -99,7 +99,7 @@ class Group(ABC):
 
     @abstractmethod
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        """Raise an error that calls ``x`` by its ``name`` unless it can be of this type in a batch of this layout."""
+        """Raise an error that refers to ``x`` by ``name`` unless it can be of this type in a batch of this layout."""
 
     def frame(self, x: Tensor, type: str = "point", mask: Tensor | None = None, batch: Tensor | None = None) -> Frame:
         """The minimal frame of a cloud.
@@ -134,7 +134,7 @@ class Group(ABC):
 
 
 def check_dimension(d: object, name: str) -> None:
-    """A dimension is an integer, at least one."""
+    """Raise an error unless ``d`` is an integer of at least one."""
     if not isinstance(d, int) or isinstance(d, bool):
         raise TypeError(f"{name} needs an integer dimension, got {d!r}")
     if d < 1:
@@ -142,5 +142,5 @@ def check_dimension(d: object, name: str) -> None:
 
 
 def default_atol(g: Tensor) -> float:
-    """What ``contains`` allows: far above the rounding of a composed element, far below a wrong one."""
+    """The tolerance of ``contains``: far above the rounding of composed elements, far below the error of a wrong one."""
     return float(torch.finfo(g.dtype).eps ** (2 / 3))

@@ -24,12 +24,12 @@ from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
-EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are the same
+EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are equal
 
 
 @dataclass(slots=True)
 class GridCloud(Cloud):
-    """A cloud with grids ``(*batch, *any, *grid)``, which take part in determining the frame."""
+    """A cloud with grids ``(*batch, *any, *grid)``, which help to determine the frame."""
 
     grids: Sequence[Tensor] = field(default=(), kw_only=True)
 
@@ -100,7 +100,7 @@ class Discrete(MatrixGroup):
 
     def compose(self, g: Tensor, h: Tensor) -> Tensor:
         product = wide(g) @ wide(h)
-        return self.matrices.to(g.device)[self.index(product)].to(g.dtype)  # rounding does not pile up
+        return self.matrices.to(g.device)[self.index(product)].to(g.dtype)  # rounding does not accumulate
 
     def index(self, g: Tensor) -> Tensor:
         """The number of the nearest element, ``(*batch,)``."""
@@ -174,7 +174,7 @@ class Discrete(MatrixGroup):
         return None
 
     def scores(self, cloud: Cloud) -> tuple[list[Scores], Tensor | None]:
-        """Of the poses of all inputs, differentiable, and the elements to choose from, ``(G,)``; ``None``: all."""
+        """Differentiable scores of the poses of all inputs, and the elements to choose from ``(G,)``; ``None``: all."""
         inverses = self.matrices.mT
         found = []
         for x, _ in cloud.inputs:
@@ -199,7 +199,7 @@ class Discrete(MatrixGroup):
         return found, allowed
 
     def tables(self, x: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor, Tensor]:
-        """Of ``linalg.grid``, for grids like ``x``."""
+        """The tables of ``linalg.grid`` for grids of the shape of ``x``."""
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
     def frame_of(self, cloud: Cloud) -> DiscreteFrame:
@@ -252,7 +252,7 @@ class DiscreteFrame(LinearFrame):
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
         matrices = group.matrices.to(choice.weights.device)
         linear = matrices[choice.first]
-        # The elements h = g0^-1 g of the stabiliser that the elements g of the frame stand for.
+        # The elements h = g0^-1 g of the stabiliser that correspond to the elements g of the frame.
         of_stabiliser = group.index(linear.mT.unsqueeze(-3) @ matrices)
         weights = torch.zeros_like(choice.weights).scatter(-1, of_stabiliser, choice.weights)
         super().__init__(
@@ -301,7 +301,7 @@ class DiscreteFrame(LinearFrame):
         return y.reshape(*x.shape[:-d], *(canonical if inward else shape))
 
     def _original_shape(self, y: Tensor) -> tuple[int, ...]:
-        """What shape an output in the canonical pose has in that of the input: the elements exchange the same axes."""
+        """The shape of a canonical output ``y`` in the pose of the input: all elements exchange the same axes."""
         d = self.group.d
         lengths = tuple(y.shape[-d:])
         if len(set(lengths)) == 1:

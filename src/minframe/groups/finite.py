@@ -36,11 +36,11 @@ class Finite(Group):
     True
 
     An element is an integer ``(*batch,)``, the number of its matrices. A tensor of a type has shape ``(*batch, *any,
-    k)`` and moves along its last axis. What stands in front of that axis in the input that determines the frame is the
-    batch: every index of it has a frame of its own. For types in ``rows`` the axis in front of the last is one of rows
-    instead, ``(*batch, n, k)``, which move together; masks and batch vectors are about them.
+    k)`` and moves along its last axis. The axes in front of it, in the input that determines the frame, are the batch:
+    every index of it has its own frame. For types in ``rows`` the axis in front of the last is an axis of rows instead,
+    ``(*batch, n, k)``, which move together; masks and batch vectors refer to these rows.
 
-    How the canonical pose is found, without a pass of the backbone, is said in ``linalg.orbit``.
+    ``linalg.orbit`` describes how the canonical pose is found without a pass of the backbone.
 
     Args:
         representations: for each type the matrices of all elements in one order, ``(G, k, k)``; or ``(G, k)`` signed
@@ -60,7 +60,7 @@ class Finite(Group):
         self._identity = int((self._table == torch.arange(len(self._table))).all(-1).long().argmax())
         self._inverse = (self._table == self._identity).long().argmax(-1)
         self._matrices = {name: polished(g, self._table) for name, g in matrices.items()}
-        # A form that no element changes, by which sizes are compared: the mean of g^T g.
+        # The invariant form by which sizes are compared: the mean of g^T g.
         self._forms = {name: (g.mT @ g).mean(0) for name, g in self._matrices.items()}
 
     @property
@@ -75,11 +75,11 @@ class Finite(Group):
 
     @property
     def table(self) -> Tensor:
-        """``(G, G)``, the number of ``g h``."""
+        """``(G, G)``, the number of the product ``g h``."""
         return self._table
 
     def matrices(self, type: str) -> Tensor:
-        """``(G, k, k)``, those of a type, in float64."""
+        """The matrices ``(G, k, k)`` of a type, in float64."""
         self.type(type)
         return self._matrices[type]
 
@@ -189,7 +189,7 @@ class Finite(Group):
             raise ValueError(f"{name} of type {type!r} must have shape ({want}), got {tuple(x.shape)}")
 
     def scores(self, cloud: Cloud) -> list[Scores]:
-        """Of the poses of all inputs, differentiable."""
+        """Differentiable scores of the poses of all inputs."""
         return [self._scores(x, kind, cloud) for x, kind in cloud.inputs]
 
     def _scores(self, x: Tensor, kind: Type, cloud: Cloud) -> Scores:

@@ -24,7 +24,7 @@ from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import smooth, whiten
 
-MAX_STRETCH = 50.0  # of clouds whose coordinates come from a product with the inverse; beyond it from substitution
+MAX_STRETCH = 50.0  # stretch of a cloud above which coordinates come from substitution, not from a product
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +32,7 @@ class GL(MatrixGroup):
     """All invertible matrices, acting as ``x @ g.mT``.
 
     The canonical pose of a cloud of full rank is white, ``sum_i y_i y_i^* = n``, and has no scale: clouds that differ
-    by a factor are the same to this group.
+    by a factor are in one orbit of this group.
     """
 
     d: int
@@ -76,9 +76,10 @@ class GL(MatrixGroup):
         return torch.linalg.inv(wide(g)).to(g.dtype)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
-        """Whether it can be inverted, up to rounding; of SL, whether its determinant is one.
+        """Whether a matrix is invertible, up to rounding; for SL, whether its determinant is one.
 
-        That is up to ``atol`` times the product of the lengths of the columns, which bounds a determinant (Hadamard).
+        The tolerance is ``atol`` times the product of the lengths of the columns, which bounds a determinant
+        (Hadamard).
         """
         atol = default_atol(g) if atol is None else atol
         eps = torch.finfo(g.dtype).eps
@@ -143,10 +144,11 @@ class GL(MatrixGroup):
         return Reduction(cloud, white.inverse * white.determined.unsqueeze(-1), [slice(0, self.d)])
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
-        """What to multiply each axis with for a determinant of one, ``(*batch, d)``.
+        """The factor of each axis that makes the determinant one, ``(*batch, d)``.
 
-        At full rank all axes share the size of the volume, and its sign or phase is put into the last one: a factor of
-        ``-1`` on all would not do in even dimensions. Else the free axes share it, and the pose does not change.
+        At full rank all axes share the size of the volume, and its sign or phase goes into the last one, because a
+        factor of ``-1`` on all axes has no effect in even dimensions. Otherwise the free axes share it, and the pose
+        does not change.
         """
         volume = volume.unsqueeze(-1)
         shared = determined[..., -1:] | ~determined
@@ -157,6 +159,6 @@ class GL(MatrixGroup):
 
 @dataclass(frozen=True, repr=False)
 class SL(GL):
-    """The matrices of determinant one. The canonical pose is white but for the scale, which the volume sets."""
+    """The matrices of determinant one. The canonical pose is white up to the scale, which the volume sets."""
 
     special: ClassVar[bool] = True

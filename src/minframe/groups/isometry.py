@@ -1,4 +1,4 @@
-"""What the groups that preserve a form share: O(p, q), SO(p, q), U(p, q), SU(p, q) and the Lorentz groups."""
+"""The base of groups that preserve a form: O(p, q), SO(p, q), U(p, q), SU(p, q) and the Lorentz groups."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Isometry(MatrixGroup):
         return (1,) * self.p + (-1,) * self.q
 
     def inner(self, x: Tensor, y: Tensor, negate: bool = False) -> Tensor:
-        """``<x, y>``, in float64: what the group leaves unchanged. ``inner(p, p)`` is the squared mass of a momentum.
+        """``<x, y>``, in float64, which the group leaves unchanged. ``inner(p, p)`` is the squared mass of a momentum.
 
         ``negate``: use the form with the opposite signs, such as (-, +, +, +) for space-time.
 
@@ -85,10 +85,10 @@ class Isometry(MatrixGroup):
         generator: torch.Generator | None = None,
         max_rapidity: float = 1.0,
     ) -> Tensor:
-        """Haar where the group is compact.
+        """Haar random elements where the group is compact.
 
-        Else ``k b k'`` with boosts ``b`` in orthogonal planes, whose rapidities are uniform up to ``max_rapidity``,
-        between Haar random ``k`` and ``k'`` that do not mix the signs.
+        Otherwise ``k b k'`` with boosts ``b`` in orthogonal planes, whose rapidities are uniform up to
+        ``max_rapidity``, between Haar random ``k`` and ``k'`` that do not mix the signs.
         """
         if not max_rapidity >= 0:
             raise ValueError(f"max_rapidity must be at least 0, got {max_rapidity}")
@@ -130,8 +130,9 @@ class Isometry(MatrixGroup):
     def determinant(self, linear: Tensor) -> Tensor:
         """A phase. With the blocks A of the first p axes and D of the others, ``det g = det A / conj(det D)``.
 
-        For the Schur complement of A is the inverse of ``D^*``, as ``g^-1 = eta g^* eta``. No singular value of A or D
-        is below 1, so that rounding is multiplied by ``|g|``, and not by ``|g|^d`` as in a determinant of the whole.
+        This holds because the Schur complement of A is the inverse of ``D^*``, as ``g^-1 = eta g^* eta``. No singular
+        value of A or D is below 1, so that rounding is multiplied by ``|g|``, and not by ``|g|^d`` as in a determinant
+        of the whole matrix.
         """
         first, others = linear[..., : self.p, : self.p], linear[..., self.p :, self.p :]
         phase = torch.linalg.det(first).sgn()
@@ -142,7 +143,7 @@ class Isometry(MatrixGroup):
         g = wide(g)
         eta = self._eta(g)
         off = (g.mH * eta @ g - torch.diag(eta)).abs().amax((-2, -1))
-        size = g.abs().square().sum((-2, -1)).clamp_min(1)  # of the products that were rounded
+        size = g.abs().square().sum((-2, -1)).clamp_min(1)  # the size of the products that were rounded
         inside = off <= atol * size
         if self.special:
             inside = inside & ((self.determinant(g) - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
@@ -164,7 +165,7 @@ class Isometry(MatrixGroup):
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
         needs_grad = cloud.needs_grad
         found = pivoted_qr(cloud.as_rows(), self.special)
-        q = found.basis.contiguous()  # not a view, so that no graph holds on to what else was computed
+        q = found.basis.contiguous()  # not a view, so that no autograd graph keeps the other results alive
         if needs_grad:
             q = differentiable_basis(cloud.take(found.positions), found, self.special)
         return LinearFrame(

@@ -1,4 +1,4 @@
-"""What groups of matrices and shifts share."""
+"""The base of groups of matrices and shifts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from minframe.linalg.action import behind_batch, transform
 from minframe.relations import check_rows
 from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, Type
 
-#: what ``+`` makes of groups; filled by ``groups.sum``, which extends ``LinearGroup``
+#: the implementation of ``+``; filled by ``groups.sum``, which extends ``LinearGroup``
 SUM_MAKERS: list[Callable[..., LinearGroup]] = []
 
 
 class _Coordinates(Group):
-    """Not fields of every group: some compute them."""
+    """The attributes of coordinates, declared without fields because some groups compute them."""
 
     #: length of the coordinate axis
     d: int
-    #: whether it acts on complex numbers
+    #: whether the group acts on complex numbers
     complex: bool = False
 
 
@@ -35,9 +35,9 @@ class _Coordinates(Group):
 class LinearGroup(_Coordinates):
     """A group that acts on coordinates, by a matrix, by a shift or by both.
 
-    What belongs to rows or to pairs of them without having coordinates, such as the kinds of atoms, is of type
-    ``"node"`` or ``"edge"``. The group leaves it as it is; frames that must not depend on the order of the rows
-    (``frames.Unordered``) use it to tell rows apart.
+    Features of rows or of pairs of rows without coordinates, such as atomic numbers, have the type ``"node"`` or
+    ``"edge"``. The group does not change them; frames that do not depend on the order of the rows
+    (``frames.Unordered``) use them to distinguish rows.
     """
 
     types = COORDINATE_TYPES
@@ -62,7 +62,7 @@ class LinearGroup(_Coordinates):
 
     @abstractmethod
     def reduction(self, cloud: Cloud) -> Reduction:
-        """What is left of the cloud to know but for compact groups; without derivatives."""
+        """The cloud in a form in which only compact groups still act; without derivatives."""
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
@@ -155,5 +155,5 @@ class LinearGroup(_Coordinates):
 
 
 def described(group: LinearGroup, *arguments: object) -> str:
-    """What a group calls itself."""
+    """The name of a group, with its arguments."""
     return f"{type(group).__name__}({', '.join(map(str, arguments))})"

@@ -7,8 +7,8 @@
 | ``OrthochronousLorentz(d)`` = SO+(1, d-1) | and the sign of energies | not in it | not in it |
 | ``OrthochronousLorentz(d, parity=True)`` = O+(1, d-1) | products and the sign of energies | in it | not in it |
 
-For components in the order ``(x, y, z, t)`` use ``O(3, 1)``. The sign convention (+, -, -, -) or (-, +, +, +) is no
-matter for the groups, whose matrices are the same; it is for products: ``group.inner(p, p)`` is ``+m^2`` here, and
+For components in the order ``(x, y, z, t)`` use ``O(3, 1)``. The sign convention, (+, -, -, -) or (-, +, +, +), does
+not affect the groups, whose matrices are the same. It affects products: ``group.inner(p, p)`` is ``+m^2`` here, and
 ``group.inner(p, p, negate=True)`` follows the other convention.
 """
 
@@ -37,10 +37,10 @@ def ProperLorentz(d: int = 4) -> SO:  # noqa: N802 (a group's name)
 
 @dataclass(frozen=True, repr=False, init=False)
 class OrthochronousLorentz(Isometry):
-    """SO+(1, d-1): boosts and rotations, and what they combine to; neither parity nor time reversal.
+    """SO+(1, d-1): boosts, rotations and their products; neither parity nor time reversal.
 
-    With ``parity=True``, O+(1, d-1): mirror images of space too. The default excludes them, so that a backbone can tell
-    left from right.
+    With ``parity=True``, O+(1, d-1): reflections of space too. The default excludes them, so that a backbone can
+    distinguish left from right.
     """
 
     parity: bool = False

@@ -1,4 +1,4 @@
-"""What groups whose elements are matrices share."""
+"""The base of groups whose elements are matrices."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class MatrixGroup(LinearGroup):
 
     @property
     def number(self) -> torch.dtype:
-        """What random elements are computed in."""
+        """The dtype in which random elements are computed."""
         return torch.complex128 if self.complex else torch.float64
 
     def default_dtype(self) -> torch.dtype:
-        """That of random elements."""
+        """The default dtype of random elements."""
         return torch.promote_types(torch.get_default_dtype(), torch.complex64 if self.complex else torch.float16)
 
 
@@ -40,7 +40,7 @@ def haar(
 ) -> Tensor:
     """Random orthogonal or unitary matrices ``shape``, by the Haar measure.
 
-    The QR decomposition of a Gaussian matrix has it once the diagonal of R is made positive.
+    The Q of a Gaussian matrix is Haar distributed once the diagonal of R is made positive.
     """
     q, r = torch.linalg.qr(torch.randn(*shape, dtype=dtype, device=device, generator=generator))
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)

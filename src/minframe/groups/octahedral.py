@@ -48,7 +48,7 @@ class Octahedral(Discrete):
 
 @lru_cache(maxsize=2)
 def _signed_permutations(reflections: bool) -> Tensor:
-    """The identity comes first."""
+    """All signed permutation matrices, or those of determinant one; the identity first."""
     eye = torch.eye(3, dtype=torch.float64)
     signs = torch.tensor(list(product((1.0, -1.0), repeat=3)), dtype=torch.float64)
     all_ = torch.cat([eye[list(p)] * signs.unsqueeze(-1) for p in permutations(range(3))])

@@ -45,10 +45,10 @@ class S(Permutations):
     Args:
         backend: ``"igraph"`` or ``"pynauty"``, for what colour refinement leaves tied. The canonical order depends on
             it, and on its version.
-        rtol: weights that differ by less, relative to the largest, are taken for equal; for computed weights.
+        rtol: weights that differ by less, relative to the largest, count as equal; for computed weights.
         directed: ``False`` declares that edges have no direction, and makes asymmetric ones an error.
-        curve: ``"hilbert"``: in products such as ``S(curve="hilbert") * O(3)`` rows are shown in their order along a
-            Hilbert curve in the canonical pose; neighbours in the order are then neighbours in space.
+        curve: ``"hilbert"``: in products such as ``S(curve="hilbert") * O(3)`` the backbone sees rows in their order
+            along a Hilbert curve in the canonical pose; neighbours in the order are then neighbours in space.
     """
 
     backend: str = DEFAULT

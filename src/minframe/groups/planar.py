@@ -16,7 +16,7 @@ from minframe.groups.linear import described
 
 @dataclass(frozen=True, repr=False)
 class Planar(Discrete):
-    """What the two share: ``n`` rotations about the origin."""
+    """The base of both: ``n`` rotations about the origin."""
 
     n: int
     d = 2
@@ -50,7 +50,7 @@ class Cyclic(Planar):
 
 @dataclass(frozen=True, repr=False)
 class Dihedral(Planar):
-    """Rotations of the plane by multiples of ``360 / n`` degrees, and ``n`` reflections, of which one is that of y.
+    """Rotations of the plane by multiples of ``360 / n`` degrees, and ``n`` reflections, one of which reverses y.
 
     With n = 1, 2 or 4 they act on an ``"image"`` too.
     """

@@ -23,7 +23,7 @@ from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
 
 
 class Permutations(Group):
-    """What a product needs to know of ``S()``."""
+    """The interface of ``S()`` that a product uses."""
 
     backend: str
     rtol: float
@@ -35,8 +35,9 @@ class Permutations(Group):
 class Product(Group):
     """Permutations of the rows together with a ``linear`` group; an element is a pair ``(permutation, linear)``.
 
-    All types of both are known. The axis behind the batch axes is one of rows, and permuted, if it is as long as there
-    are rows; ``"scalar"`` is of the whole sample and stays, ``"node"`` and ``"edge"`` are of rows and pairs of them.
+    A product has all types of both groups. The axis behind the batch axes is an axis of rows, and permuted, if its
+    length is the number of rows; ``"scalar"`` belongs to the whole sample and is not permuted, ``"node"`` and
+    ``"edge"`` belong to rows and pairs of rows.
     """
 
     permutations: Permutations

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-EQUAL_ENTRIES = 1e-6  # of the largest: entries that differ by less are the same, as matrices may come from float32
+EQUAL_ENTRIES = 1e-6  # relative to the largest: entries that differ by less are equal, as matrices may be float32
 
 
 def representation(given: Any, name: str) -> Tensor:
@@ -73,15 +73,16 @@ def multiplication_table(matrices: Mapping[str, Tensor]) -> Tensor:
 
 
 def _matches(g: Tensor, scale: Tensor) -> Tensor:
-    """``(G, G, G)``, which matrices equal the product of each pair."""
+    """``(G, G, G)``, True where a matrix equals the product of a pair."""
     products = (g.unsqueeze(1) @ g).flatten(2)  # (G, G, k^2)
     return torch.cdist(products / scale, (g.flatten(1) / scale).expand(len(g), -1, -1)) <= EQUAL_ENTRIES * g.shape[-1]
 
 
 def polished(g: Tensor, table: Tensor) -> Tensor:
-    """A representation to the last digit, near matrices that are one up to the rounding of where they come from.
+    """A representation exact to float64, near matrices that are one up to the rounding of their source.
 
-    The mean over h of ``g(ah) g(h)^-1`` is one up to the square of the error that ``g`` has (Grove, Karcher and Ruh).
+    The mean over h of ``g(ah) g(h)^-1`` is a representation up to the square of the error of ``g`` (Grove, Karcher and
+    Ruh).
     """
     for _ in range(2):
         if torch.equal(g, g.round()):

@@ -57,14 +57,14 @@ class Scaled(MatrixGroup):
         return (g * (power * math.log(max_scale)).exp()).to(dtype or self.default_dtype())
 
     def _factor(self, g: Tensor) -> Tensor:
-        """The scale of an element, ``(*batch, 1, 1)``, in float64: all columns are as long."""
+        """The scale of an element, ``(*batch, 1, 1)``, in float64: the common length of all columns."""
         return torch.linalg.vector_norm(wide(g), dim=(-2, -1), keepdim=True) / self.d**0.5
 
     def inverse(self, g: Tensor) -> Tensor:
         return (wide(g).mT / self._factor(g).square()).to(g.dtype)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
-        """Whether it is a positive multiple of an isometry, up to ``atol`` relative to its scale."""
+        """Whether a matrix is a positive multiple of an isometry, up to ``atol`` relative to its scale."""
         factor = self._factor(g)
         positive = ((factor > 0) & factor.isfinite()).flatten(-2).all(-1)
         unit = wide(g) / torch.where(positive[..., None, None], factor, 1.0)

@@ -23,7 +23,7 @@ from minframe.linalg.signed_columns import ColumnStabiliser
 class Signs(MatrixGroup):
     """The ``2^k`` changes of sign of ``k`` coordinates, such as those of eigenvectors; an element is a diagonal matrix.
 
-    It is the direct sum of ``k`` groups O(1): each coordinate has a sign of its own, found from its own column.
+    It is the direct sum of ``k`` groups O(1): the sign of each coordinate is determined by its own column.
 
     >>> import torch, minframe as mf
     >>> vectors = torch.randn(2, 10, 4, dtype=torch.float64)  # four eigenvectors of graphs with ten nodes
@@ -77,8 +77,8 @@ class Signs(MatrixGroup):
 class SignedPermutations(MatrixGroup):
     """The ``2^k k!`` permutations of ``k`` coordinates with signs; an element is a matrix with one +1 or -1 per row.
 
-    Columns get the signs of ``Signs(k)`` and are then sorted, lexicographically. Elements do not change numbers, so
-    that columns are compared exactly, and what is moved gives the same pose bit by bit.
+    Columns get the signs of ``Signs(k)`` and are then sorted lexicographically. Elements change numbers by a sign only,
+    so that columns are compared exactly, and all clouds of an orbit have the same pose, bit by bit.
 
     >>> import torch, minframe as mf
     >>> x = torch.randn(7, 12, dtype=torch.float64)
@@ -152,7 +152,7 @@ class SignedPermutations(MatrixGroup):
 
 
 def _smallest_lead(columns: Tensor) -> Tensor:
-    """How far sorted columns ``(B, d, n)`` are from changing places, relative to the largest number, ``(B,)``."""
+    """The distance of sorted columns ``(B, d, n)`` from changing places, relative to the largest number, ``(B,)``."""
     if columns.shape[-2] == 1:
         return columns.new_full(columns.shape[:1], torch.inf)
     step = (columns[:, :-1] - columns[:, 1:]).abs()

@@ -1,9 +1,9 @@
 """The size of a cloud, for groups that change it by a positive factor.
 
-The size is the root of the mean squared length of the rows, all inputs taken together. It is multiplied with exactly
-the factor that the cloud is multiplied with, it does not change when rows are reordered or the cloud is turned, and it
-is smooth wherever it is not zero. One thing is decided: whether a cloud has a size at all. Points that differ by no
-more than the rounding of coordinates that stand far from the origin coincide, and have none.
+The size is the root mean squared length of the rows, all inputs taken together. It scales with the cloud, it does not
+change when rows are reordered or the cloud is rotated, and it is smooth wherever it is not zero. The only decision is
+whether a cloud has a size at all. Points far from the origin that differ by no more than the rounding of their
+coordinates coincide, and have none.
 """
 
 from __future__ import annotations

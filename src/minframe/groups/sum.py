@@ -28,7 +28,7 @@ class Sum(LinearGroup):
 
     An element is a matrix ``(*batch, d, d)`` with the elements of the groups along its diagonal, or, if any of them has
     translations, a homogeneous one ``(*batch, d + 1, d + 1)``. The frame is the tuple of the frames of the blocks, each
-    taken of its own coordinates. All types are known; a tensor has blocks.
+    determined by its own coordinates. All types are supported; a tensor has blocks.
 
     >>> import torch, minframe as mf
     >>> slab = mf.E(2) + mf.Trivial(1)
@@ -155,7 +155,7 @@ class Sum(LinearGroup):
             group.check_frame_types(names)
 
     def clouds(self, cloud: Cloud) -> list[Cloud]:
-        """What each group sees."""
+        """The part of the cloud that each group acts on."""
 
         def seen(block: slice) -> Cloud:
             origin = None if cloud.origin is None else cloud.origin[..., block]
@@ -194,7 +194,7 @@ class Sum(LinearGroup):
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
-        """Blocks of the groups. Invariant coordinates are told by inner products with their axes."""
+        """Blocks of the groups. Inner products with fixed axes give the invariant coordinates."""
         found = [g.reduction(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
         origins = [r.cloud.origin for r in found]
         origin = None if all(o is None for o in origins) else side_by_side(origins, self.groups)

@@ -18,7 +18,7 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 
 @dataclass(frozen=True, repr=False)
 class Trivial(MatrixGroup):
-    """The identity of ``d``-space, and nothing else: every pose is canonical.
+    """The group whose only element is the identity of ``d``-space: every pose is canonical.
 
     >>> import minframe as mf
     >>> mf.E(2) + mf.Trivial(1)  # of a slab: any motion in the plane, none along z

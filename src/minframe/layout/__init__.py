@@ -1,4 +1,4 @@
-"""Where rows live: dense, masked or with a batch vector. The only place that knows.
+"""How rows are stored: dense, masked or with a batch vector. Only this package depends on it.
 
 Algorithms see *planes*: a tensor ``(d, *rows)`` whose ``rows`` axes are ``(*batch, n)`` when dense and ``(N,)`` with a
 batch vector, and *sample* tensors, which have one entry per sample and broadcast against rows: ``(*batch, 1)`` or

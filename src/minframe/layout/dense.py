@@ -1,4 +1,4 @@
-"""Rows in samples of equal length, all real or chosen by a mask. What each method means is said here."""
+"""Rows in samples of equal length, all real or chosen by a mask. The methods of both layouts are documented here."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Dense:
         return x.ndim > b + 1 and x.shape[b] == self.n
 
     def clean(self, x: Tensor, core_ndim: int) -> Tensor:
-        """Padding set to zero, whatever it held, in a tensor with ``core_ndim`` core axes that has one entry per row.
+        """``x`` with padding set to zero, if this tensor with ``core_ndim`` core axes has one entry per row.
 
-        It has if the axes in front of the core begin with those of the mask.
+        It has one if the axes in front of the core begin with those of the mask.
         """
         if self.mask is None or x.ndim < self.mask.ndim + core_ndim or x.shape[: self.mask.ndim] != self.mask.shape:
             return x
@@ -71,7 +71,7 @@ class Dense:
     def planes(self, rows: Tensor) -> Tensor:
         """A float64 copy of ``rows`` ``(*batch, n, d)`` as planes, followed by the identity: ``(d, *batch, n + d)``.
 
-        Of complex rows, a complex128 one; so it is wherever float64 is spoken of.
+        For complex rows the copy is complex128; in general, float64 stands for complex128 if rows are complex.
         """
         d = rows.shape[-1]
         dtype = torch.promote_types(rows.dtype, torch.float64)
@@ -95,7 +95,7 @@ class Dense:
         return x.movedim(-1, 0).unsqueeze(-1)
 
     def identity(self, planes: Tensor) -> Tensor:
-        """What became of the identity in ``planes``, ``(*batch, d, d)``, coordinates last."""
+        """The transformed identity in ``planes``, ``(*batch, d, d)``, coordinates last."""
         return planes[..., self.n :].movedim(0, -1)
 
     def for_each_row(self, x: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ class Dense:
         return self.n
 
     def pad(self, x: Tensor) -> Tensor:
-        """A tensor with one entry per row as ``(samples, n, ...)``; which rows are real says ``padding_mask``."""
+        """A tensor with one entry per row as ``(samples, n, ...)``; ``padding_mask`` says which rows are real."""
         return x.reshape(math.prod(self.batch_shape), self.n, *x.shape[len(self.batch_shape) + 1 :])
 
     def padding_mask(self) -> Tensor | None:
@@ -190,7 +190,7 @@ class Dense:
         return None if self.mask is None else self.mask.reshape(-1, self.n)
 
     def unpad_order(self, order: Tensor) -> Tensor:
-        """The row at each position, from what it is within each sample of ``pad``."""
+        """The row at each position of the whole, from the row within each sample of ``pad``."""
         return order.view(self.rows_shape)
 
     def unpad(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A batch in which samples stand several times, once for each of their poses, and the way back by weighted sums."""
+"""A batch in which samples are repeated, once for each of their poses, and the way back by weighted sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minframe.types import EDGE_ATTR, EDGE_INDEX, SCALAR, Type
 
 
 class DenseExpansion:
-    """Tensors ``(*batch, ...)`` as ``(K, ...)``: one entry per pose, that of the sample it belongs to."""
+    """Tensors ``(*batch, ...)`` as ``(K, ...)``: one entry per pose, copied from its sample."""
 
     def __init__(self, layout: Dense, sample: Tensor) -> None:
         self.source = layout
@@ -22,7 +22,7 @@ class DenseExpansion:
         self.layout = Dense((len(sample),), layout.n, mask)
 
     def set_edges(self, edge_index: Tensor, name: str) -> None:
-        """Say which edges there are."""
+        """Set the edges of the graph."""
         raise ValueError(
             f"{name} lists edges between rows, which in a batch of several poses need a batch vector: give batch= "
             "(zeros for a single graph), or an adjacency matrix of type 'edge'"
@@ -43,7 +43,7 @@ class DenseExpansion:
         return x.reshape(-1, *x.shape[len(batch) :])[self.sample]
 
     def batch_argument(self, x: Tensor) -> Tensor:
-        """The mask, for the poses."""
+        """The mask, repeated for the poses."""
         return x.reshape(-1, x.shape[-1])[self.sample]
 
     def collapse(self, y: Tensor, weight: Tensor, kind: Type) -> Tensor:
@@ -59,7 +59,7 @@ class DenseExpansion:
 
 
 class RaggedExpansion:
-    """Rows ``(N, ...)`` repeated, pose by pose, with a batch vector of their own; edges likewise."""
+    """Rows ``(N, ...)`` repeated, pose by pose, with their own batch vector; edges likewise."""
 
     def __init__(self, layout: Ragged, sample: Tensor) -> None:
         self.source = layout
@@ -127,7 +127,7 @@ class RaggedExpansion:
 
 
 class _Repeated:
-    """Entries that belong to samples, repeated for the poses of these.
+    """Entries that belong to samples, repeated for the poses of each sample.
 
     Attributes:
         entry: ``(N',)``, which entry each one is a copy of.

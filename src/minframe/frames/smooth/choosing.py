@@ -1,4 +1,4 @@
-"""What the families of groups share: poses of rows in units of the longest, and what fades with short axes."""
+"""Functions for all families of groups: poses of rows in units of the longest, and averages that fade short axes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minframe.linalg.soft_derivatives import differentiable_poses
 from minframe.linalg.soft_poses import Poses, soft_poses
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 
-ROUNDING = 16 * torch.finfo(torch.float64).eps  # of lengths in a pose, relative to the longest row
+POSE_EPS = 16 * torch.finfo(torch.float64).eps  # rounding of lengths in a pose, relative to the longest row
 FULL = 2.0  # times its noise: the length of an axis from which on outputs along it are there in full
 LONG = 100.0  # a squared length, over that below which an axis fades
 
@@ -55,13 +55,13 @@ def choose(
     Args:
         rows: relative to the origin.
         layout: of the rows.
-        cloud: that they are from.
+        cloud: the cloud of the rows.
         rule: how poses are chosen.
-        rounding: what is shorter than this part of the longest row is noise, or of ``reach`` ``(B,)``.
+        rounding: lengths below this part of the longest row, or of ``reach`` ``(B,)``, are noise.
         reach: lengths that rounding is relative to.
-        relative_to: given the lengths ``(B,)`` of the longest rows, what gives the squared lengths ``(K, d)`` of the
-            axes of poses over those below which they fade. There are no coefficients without it, nor where all axes are
-            longer.
+        relative_to: given the lengths ``(B,)`` of the longest rows, returns a function for the squared lengths of the
+            axes of poses, ``(K, d)``, over those below which they fade. There are no coefficients without it, nor where
+            all axes are longer.
     """
     x, mask = layout.pad(rows), layout.padding_mask()
     if mask is not None:  # padding of a batch vector repeats a row
@@ -70,7 +70,7 @@ def choose(
     check_finite(scale, cloud.name)
     scale = torch.where(scale > 0, scale, 1.0)
     x = x / scale[:, None, None]
-    noise = torch.full_like(scale, max(rounding, ROUNDING))
+    noise = torch.full_like(scale, max(rounding, POSE_EPS))
     if reach is not None and len(reach):
         noise = noise + rounding * reach / scale
     relative = None if relative_to is None else relative_to(scale)
@@ -108,11 +108,11 @@ def _but_last(squares: Tensor, special: bool) -> Tensor:
 
 
 def fading(c: Tensor | None, level: Callable[[int], IsometryStabiliser], matrix: Tensor) -> FadingStabiliser:
-    """Of poses ``(K, d, d)`` with coefficients ``c``; ``level`` gives the stabiliser of the axes from a number on."""
+    """The stabiliser of poses ``(K, d, d)`` with coefficients ``c``; ``level(m)`` is that of the axes from ``m`` on."""
     full = torch.ones(matrix.shape[:-1], dtype=torch.bool, device=matrix.device)
     return FadingStabiliser(full, c, () if c is None else [level(m) for m in range(c.shape[-1])])
 
 
 def poisoned(matrix: Tensor, poison: Tensor | None, sample: Tensor) -> Tensor:
-    """NaN in the matrices of samples that had any, where it is no error."""
+    """The matrices with NaN for samples whose inputs have NaN, where that is not an error."""
     return matrix if poison is None else matrix + poison.reshape(-1)[sample, None, None]

@@ -26,7 +26,7 @@ def definite(linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Element
     def relative_to(scale: Tensor) -> Relative:
         def squares(found: Poses) -> Tensor:
             size2 = found.length2[:, :1] * scale[found.sample, None].square()
-            if len(offset):  # what centring left of coincident points far out is rounding
+            if len(offset):  # after centring, coincident points far from the origin are rounding
                 size2 = size2 / (cloud.eps ** (2 / 3) * offset[found.sample, None]).square().clamp_min(TINY)
             else:
                 size2 = size2 / TINY
@@ -42,7 +42,7 @@ def definite(linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Element
     found, c = choose(rows, layout, cloud, rule, 2 * cloud.eps, offset, relative_to)
     basis = poisoned(found.basis, poison, found.sample)
     # Along axes that no row determines the coordinates of the rows are zero. The average over the isometries of
-    # these axes of any derivative is zero too, whatever the backbone says in the one pose that it is shown.
+    # these axes of any derivative is zero too, for every backbone output in the one pose that is shown.
     own = basis.mH
     if not all_true(~found.gone):
         gone = found.gone
@@ -53,7 +53,7 @@ def definite(linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Element
 
 
 def _in_own_units(cloud: Cloud) -> tuple[Tensor, Layout]:
-    """The rows, relative to the origin; of several inputs each over the root of its mean square: each has its unit."""
+    """The rows, relative to the origin; each of several inputs is divided by its root mean square, as its own unit."""
     if len(cloud.inputs) == 1:
         return cloud.rows()
     parts = []
@@ -66,7 +66,7 @@ def _in_own_units(cloud: Cloud) -> tuple[Tensor, Layout]:
 
 
 def _tamed(rows: Tensor, layout: Layout) -> tuple[Tensor, Layout, Tensor | None]:
-    """As ``Cloud.tame_rows``."""
+    """The same as ``Cloud.tame_rows``, for these rows."""
     if data_checks_enabled():
         return rows, layout, None
     return torch.where(rows.isfinite(), rows, 0), layout, 0 * layout.total(rows.detach()).real.sum(-1)

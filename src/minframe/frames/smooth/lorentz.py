@@ -42,7 +42,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
     time = 0 if p == 1 else p
     space = slice(1, d) if p == 1 else slice(0, p)
-    with torch.no_grad():  # what rounding left of the momentum at rest, as a boost would take it from the rows
+    with torch.no_grad():  # the rounding of the momentum at rest, as a boost would carry it over from the rows
         total = layout.total(y)
         energy = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
         share = y[..., time : time + 1] * layout.for_each_row(1 / energy)
@@ -73,14 +73,14 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
 
 
 def _matrices(linear: Isometry, t: Tensor, time: int, space: slice, found: Poses) -> Tensor:
-    """The boosts ``t`` ``(B, d, d)`` with the axes of space of each pose, and signs as the group has them."""
+    """The boosts ``t`` ``(B, d, d)`` with the axes of space of each pose, and the signs that the group requires."""
     first = torch.ones(len(t), dtype=t.dtype, device=t.device)
     if linear.orthochronous:
         first = torch.where(t.detach()[:, 0, 0] < 0, -1.0, 1.0)
     wide = t[found.sample]
     ahead, aside = wide[..., time : time + 1] * first[found.sample, None, None], wide[..., space] @ found.basis
     matrix = torch.cat([ahead, aside] if linear.p == 1 else [aside, ahead], -1)
-    if linear.special:  # the last axis of space has the sign that the determinant asks for
+    if linear.special:  # the determinant sets the sign of the last axis of space
         last = torch.arange(linear.d, device=t.device) == (linear.d - 1 if linear.p == 1 else linear.p - 1)
         sign = torch.linalg.det(matrix.detach()).sgn().unsqueeze(-1)
         matrix = matrix * torch.where(last, sign, 1.0).unsqueeze(-2)
@@ -88,7 +88,7 @@ def _matrices(linear: Isometry, t: Tensor, time: int, space: slice, found: Poses
 
 
 def _need_momentum(momentum: Tensor, group: Group) -> None:
-    """Refuse samples whose total momentum gives no rest frame."""
+    """Raise an error for samples whose total momentum has no rest frame."""
     if data_checks_enabled() and not all_true(momentum):
         bad = int((~momentum).flatten().nonzero()[0])
         raise ValueError(

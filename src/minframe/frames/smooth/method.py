@@ -1,4 +1,4 @@
-"""The method itself: what can be set, and which family of groups a group belongs to."""
+"""The method ``Smooth``: its options, and the choice of the family that a group belongs to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from minframe.groups.trivial import Trivial
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.soft import Rule
 
-SERVED = (
+SERVED_GROUPS = (
     "O, SO, E, SE, U, SU, GL, SL, Aff, Translation, the Lorentz groups, Poincare, Trivial, Signs, finite groups, and "
     "sums of these"
 )
@@ -38,14 +38,14 @@ SERVED = (
 class Smooth(Method):
     """A few poses with weights that are smooth functions of the input: exact *and* continuous, for energies and forces.
 
-    A frame of one element jumps somewhere, whatever it is (Dym, Lawrence and Siegel, 2024), and a force that is the
-    gradient of an energy has no value there. Here rows that are nearly longest share the weight, step by step
+    Every frame of one element jumps somewhere (Dym, Lawrence and Siegel, 2024), and a force that is the gradient of an
+    energy is undefined there. Here rows that are nearly longest share the weight, step by step
     (``linalg.soft``), and the average is as smooth as the backbone, where the rank is full; at lower rank it is
     continuous (``linalg.fade``). It does not depend on the order of the rows, and nothing in it is decided by a
     tolerance, so that near-symmetric inputs are as exact as others. ``docs/smooth.md`` has the theorem and its figures.
 
-    The backbone is called once, on all poses of all samples as one larger batch ``(K, n, d)``, and so has to keep the
-    samples of a batch apart, and give one entry per sample (or row). With a batch vector rows, and ``edge_index``, are
+    The backbone is called once, on all poses of all samples as one larger batch ``(K, n, d)``. So it must not mix the
+    samples of a batch, and must return one entry per sample (or row). With a batch vector, rows and ``edge_index`` are
     repeated. Every tensor argument needs a type: ``"scalar"`` for an entry per sample, ``"node"`` for one per row,
     ``"constant"`` for what all samples share. ``torch.compile`` breaks its graph at the frame, whose size depends on
     the data.
@@ -112,7 +112,7 @@ class Smooth(Method):
         return self._frame(group, cloud, self._elements(group, linear, cloud))
 
     def _elements(self, group: LinearGroup, linear: LinearGroup, cloud: Cloud) -> Elements:
-        """Of what acts on the cloud, centred where the group has translations."""
+        """The elements of the linear group for the cloud, which is centred where the group has translations."""
         if isinstance(linear, Translation):
             return self._shifts(linear, cloud)
         if isinstance(linear, GL):
@@ -121,7 +121,7 @@ class Smooth(Method):
             return definite(linear, cloud, self._rule(linear.special), self.fade)
         if isinstance(linear, Isometry) and min(linear.p, linear.q) == 1 and not linear.complex:
             return lorentz(group, linear, cloud, self._rule(linear.special), self.fade)
-        raise self._unable(group, SERVED)
+        raise self._unable(group, SERVED_GROUPS)
 
     def _rule(self, special: bool) -> Rule:
         return Rule(self.sharpness, special, self.moments)
