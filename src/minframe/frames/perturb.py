@@ -25,7 +25,7 @@ from minframe.linalg.action import multiply
 from minframe.linalg.qr import FRACTION
 
 MIN_RELATIVE_GAP = 1e-2  # relative difference up to which eigenvalues coincide
-SEPARATION_STEP = 0.137  # relative change of an eigenvalue by one unit of weight
+SEPARATION_STEP = 0.137  # unit of ``c``, the relative change of an eigenvalue
 MIN_EIGENVALUE_RATIO = 1e-13  # eigenvalues below this part of the largest are zero, within the rounding of float64
 
 

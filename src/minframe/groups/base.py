@@ -142,5 +142,5 @@ def check_dimension(d: object, name: str) -> None:
 
 
 def default_atol(g: Tensor) -> float:
-    """The tolerance of ``contains``: far above the rounding of composed elements, far below the error of a wrong one."""
+    """The tolerance of ``contains``: far above the rounding of composed elements, far below wrong ones."""
     return float(torch.finfo(g.dtype).eps ** (2 / 3))
