@@ -41,7 +41,8 @@ def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda
         return verlet.integrate(field, x, v, masses[some], steps[some], count, advance, mask[some])
 
     with mf.unchecked():  # a molecule that comes apart is no reason to stop
-        first = moved(*(x.repeat(2, 1, 1) for x in data.starts()), count // 2)
+        positions, velocities = (x.repeat(2, 1, 1) for x in data.starts())
+        first = moved(positions, velocities, count // 2)
         last = moved(first.positions[:kinds], first.velocities[:kinds], count - count // 2)
     rows = [tuple(x[: n + 1, i] for x in first.conserved) for i, n in enumerate(first.whole.tolist())]
     for i, n in enumerate(last.whole.tolist()):

@@ -159,7 +159,8 @@ class Shown(nn.Module):
     def parts(self, index: Tensor) -> dict[str, float]:
         """Mean absolute values of the three terms of the forces on atoms, in the order of the formula above."""
         totals = [torch.zeros(()) for _ in range(3)]
-        for some in index.split(200):
+        for start in range(0, len(index), CHUNK):
+            some = index[start : start + CHUNK]
             chosen, owner = self.pick(some)
             _, _, terms = self._parts(some, chosen, owner)
             for number, term in enumerate(terms):

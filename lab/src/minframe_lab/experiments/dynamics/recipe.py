@@ -97,8 +97,8 @@ class Dynamics(Experiment):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Of what ``trained`` returns."""
-        index, mask, energy, force = batch
-        return _loss(*model(index), batch=(mask, energy, force))
+        energy, force = model(batch[0])
+        return _loss(energy, force, batch[1:])
 
     def score(self, model: nn.Module, data: Batch) -> float:
         return self.evaluate(model, data)["force_mae"]
@@ -113,9 +113,7 @@ class Dynamics(Experiment):
         found: dict[str, Any] = {"seconds": _median_seconds(lambda: with_forces(model, tuple(x[:64] for x in data)))}
         few = tuple(x[: self.recipe.batch_size] for x in data)
         model.train()
-        found["seconds_of_training_step"] = _median_seconds(
-            lambda: torch.autograd.backward(_loss(*with_forces(model, few, training=True), batch=few[2:]))
-        )
+        found["seconds_of_training_step"] = _median_seconds(lambda: _step(model, few))
         model.zero_grad()
         model.eval()
         if self.method != "plain":
@@ -145,6 +143,12 @@ def in_parts(model: nn.Module, data: Batch, size: int = 200) -> tuple[Tensor, Te
 def _loss(energy: Tensor, force: Tensor, batch: Batch) -> Tensor:
     """Mean squares of what energies and forces differ by from those of a batch of masks, energies and forces."""
     return (force - batch[2])[batch[0]].square().mean() + (energy - batch[1]).square().mean()
+
+
+def _step(model: nn.Module, batch: Batch) -> None:
+    """Gradients of the loss, through the frames."""
+    energy, force = with_forces(model, batch, training=True)
+    torch.autograd.backward(_loss(energy, force, batch[2:]))
 
 
 def _median_seconds(function: Callable[[], object], rounds: int = 7) -> float:

@@ -106,11 +106,14 @@ def summary(path: Sequence[Tensor], step: float) -> dict[str, float]:
     ``angular`` are the largest distance from the start, in ASE's units, the latter also over its size at the start.
     """
     energy, momentum, angular = path
+    length = (len(energy) - 1) * step / 1000
+    if len(energy) == 1:  # apart at once: nothing is known
+        energy, momentum, angular = (torch.cat([x, x * torch.nan]) for x in path)
     time = torch.arange(len(energy), dtype=energy.dtype) - (len(energy) - 1) / 2
     slope = (time * energy).sum() / time.square().sum()
     turned = (angular - angular[0]).norm(dim=-1).max()
     return {
-        "picoseconds": (len(energy) - 1) * step / 1000,
+        "picoseconds": length,
         "range": float(energy.max() - energy.min()),
         "deviation": float(energy.std()),
         "drift": float(slope.abs() * (len(energy) - 1)),
