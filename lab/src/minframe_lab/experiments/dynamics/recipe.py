@@ -52,11 +52,11 @@ class Dynamics(Experiment):
 
     recipe: Recipe = field(
         default_factory=lambda: Recipe(
-            epochs=100, batch_size=64, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=10, clip=1.0
+            epochs=60, batch_size=64, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=15, clip=1.0
         )
     )
     sharpness: float = 16.0
-    warm: float = 0.7
+    warm: float = 0.75
     picoseconds: float = 20.0
 
     def data(
