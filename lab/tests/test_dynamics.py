@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+from ase import units
+from ase.md.verlet import VelocityVerlet
 from torch import Tensor
 from typer.testing import CliRunner
 
+import minframe as mf
+import minframe.ase
 from minframe_lab.experiments import record
 from minframe_lab.experiments.app import app
 from minframe_lab.experiments.dynamics import data, molecules, potential, verlet
-from minframe_lab.experiments.dynamics.recipe import METHODS, Dynamics, orientation_error, trajectories, with_forces
+from minframe_lab.experiments.dynamics.errors import errors
+from minframe_lab.experiments.dynamics.motion import orientation_error, trajectories
+from minframe_lab.experiments.dynamics.poses import Shown, poses
+from minframe_lab.experiments.dynamics.recipe import METHODS, Dynamics, in_parts
+from minframe_lab.experiments.dynamics.training import with_forces
 from minframe_lab.experiments.run import run
 from minframe_lab.experiments.table import collect, write_table
 
@@ -26,6 +34,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(data, "COUNTS", {"train": 8, "validation": 4, "test": 4})
+        patch.setattr(data, "TRAINED", dict.fromkeys(molecules.NAMES, 8))
         yield
 
 
@@ -80,6 +89,38 @@ class TestVerlet:
         found = verlet.integrate(springs(), x, torch.zeros_like(x), torch.ones_like(x[..., :1]), one, 1000, stop)
         assert len(found.energy) == 101
 
+    def test_a_molecule_that_comes_apart_stops(self) -> None:
+        x = torch.tensor([[[0.0, 0, 0], [1.0, 0, 0]]] * 2, dtype=torch.float64)
+        v = torch.zeros_like(x)
+        v[1, 1, 0] = 1.0  # so fast that nothing holds it
+        one = torch.full((2,), 1.0, dtype=torch.float64)
+        found = verlet.integrate(springs(0.01), x, v, torch.ones_like(x[..., :1]), one, 60)
+        assert found.whole.tolist() == [60, 25]  # at 25 steps of 0.098 it is 3.4 away
+        assert torch.equal(found.positions[1], x[1])
+        assert float(found.energy[:, 0].diff().abs().max()) < 1e-12
+        found = verlet.integrate(springs(0.01), x[1:], v[1:], torch.ones_like(x[1:, :, :1]), one[1:], 1000)
+        assert len(found.energy) == 31  # the look after the last one that found it whole
+
+    def test_a_path_of_no_steps(self) -> None:
+        found = verlet.summary([torch.zeros(1), torch.zeros(1, 3), torch.ones(1, 3)], 0.5)
+        assert found["picoseconds"] == 0
+        assert found["range"] != found["range"]
+
+
+class TestErrors:
+    def test_means_and_spread(self) -> None:
+        torch.manual_seed(0)
+        mask = (molecules.species().sum(-1) > 0).repeat(400, 1)
+        force = torch.randn(400 * KINDS, molecules.MAX_ATOMS, 3) * mask.unsqueeze(-1)
+        found = errors(torch.ones(400 * KINDS), force, mask)
+        assert found["energy_mae"] == 1
+        assert found["force_mae"] == pytest.approx(float(force[mask].abs().mean()))
+        # The mean of n independent |x| of a normal x has a standard deviation of sqrt((1 - 2 / pi) / n).
+        for name, atoms in zip(molecules.NAMES, (5, 5, 6, 9), strict=True):
+            expected = ((1 - 2 / torch.pi) / (400 * 3 * atoms)) ** 0.5
+            assert found[f"force_mae_{name}_spread"] == pytest.approx(expected, rel=0.4)
+        assert found["force_mae_spread"] < found["force_mae_methane_spread"]
+
 
 class TestData:
     def test_forces_are_those_of_the_energy(self) -> None:
@@ -103,6 +144,17 @@ class TestData:
         assert float(force[~mask].abs().max()) == 0
         first = data.load("validation", KINDS)
         assert torch.equal(first[0], pos[:KINDS])
+
+    def test_kinds_of_atoms(self) -> None:
+        for name in molecules.NAMES:
+            atoms = molecules.atoms(name)
+            bonded = (atoms.get_all_distances() < 2.0) & (atoms.get_all_distances() > 0)
+            bonded &= (atoms.numbers[:, None] > 1) | (atoms.numbers > 1)  # hydrogens have one bond, to something else
+            bonded &= atoms.get_all_distances() < 1.3 if name in ("methane",) else atoms.get_all_distances() < 1.95
+            roles = molecules.ROLES[name]
+            around = [sorted(roles[j] for j in range(len(roles)) if bonded[i, j]) for i in range(len(roles))]
+            seen = {(roles[i], atoms.symbols[i], tuple(around[i])) for i in range(len(roles))}
+            assert len(seen) == len(set(roles))  # equal kinds: equal elements with equal neighbours
 
     def test_the_four_kinds(self) -> None:
         flat = potential.relaxed("ethylene").positions
@@ -140,17 +192,92 @@ class TestFrames:
             assert max(path["angular_relative"] for path in found["paths"].values()) < 1e-11
         assert jumps["minimal"] > 10 * jumps["smooth"]
 
-    def test_training_starts_in_hard_frames(self) -> None:
+    @pytest.mark.parametrize("method", ["minimal", "pca", "smooth"])
+    def test_poses_computed_once_give_the_same(self, method: str) -> None:
+        model = Dynamics(method=method).model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        shown = Shown(model.backbone, poses(model, batch), batch[1], batch[2])
+        index = torch.tensor([5, 2, 11, 2])
+        energy, force = shown(index)
+        wanted = with_forces(model, tuple(x[index] for x in batch))
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-12, rtol=0)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-10, rtol=0)
+
+    def test_drawn_poses_have_the_energy_and_force_of_all_in_the_mean(self) -> None:
+        model = Dynamics(method="smooth").model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        found = poses(model, batch)
+        shown = Shown(model.backbone, found, batch[1], batch[2], draw=True)
+        energy, force = torch.zeros(1, dtype=torch.float64), torch.zeros_like(batch[0][:1])
+        for k in range(int(shown.first[1])):  # every pose of the first molecule, by its weight
+            one, weight, terms = shown._parts(torch.tensor([0]), torch.tensor([k]), torch.tensor([0]))
+            energy = energy + found.weight[k] * weight * one
+            force = force - found.weight[k] * sum(terms)
+        assert int(shown.first[1]) > 1
+        wanted = with_forces(model, tuple(x[:1] for x in batch))
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-12, rtol=0)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-10, rtol=0)
+        picked = torch.stack([shown.pick(torch.tensor([0]))[0] for _ in range(2000)])
+        share = torch.bincount(picked.flatten(), minlength=int(shown.first[1])) / 2000
+        torch.testing.assert_close(share.double(), found.weight[: int(shown.first[1])], atol=0.05, rtol=0)
+
+    def test_parts_of_forces_add_up(self) -> None:
+        model = Dynamics(method="minimal").model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        parts = Shown(model.backbone, poses(model, batch), batch[1], batch[2]).parts(torch.arange(len(batch[0])))
+        assert parts["weights"] == 0  # one pose, whose weight is one
+        assert parts["turning"] > 0
+        whole = float(in_parts(model, batch)[1][batch[2]].abs().mean())
+        assert abs(parts["backbone"] - parts["turning"]) <= whole <= parts["backbone"] + parts["turning"]
+
+    @pytest.mark.parametrize("method", ["smooth", "drawn"])
+    def test_training_starts_in_hard_frames(self, method: str) -> None:
+        train = data.load("train")
         torch.manual_seed(0)
-        warm, hard = Dynamics(method="smooth").model(), Dynamics(method="minimal").model()
-        hard.load_state_dict(
-            {k.removeprefix("smooth."): v for k, v in warm.state_dict().items() if k != "calls"}, False
+        experiment = Dynamics(method=method, warm=0.5)
+        model = experiment.model()
+        part, batch = experiment.trained(model, train)
+        assert set(part.state_dict()) == {*model.state_dict(), "calls"}
+        hard = Dynamics(method="minimal").model()
+        hard.load_state_dict(model.state_dict())
+        energy, force = part(batch[0])
+        wanted = with_forces(hard, train)
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-3, rtol=1e-3)
+        part.calls.fill_(part.steps)
+        assert not torch.allclose(part(batch[0])[1].detach(), wanted[1], atol=1e-3, rtol=1e-3)
+
+    def test_the_calculator_of_ase_moves_the_same_way(self) -> None:
+        """``minframe.ase`` and ASE's integrator against the laboratory's."""
+        torch.manual_seed(0)
+        model = Dynamics(method="smooth").model().double().eval().requires_grad_(False)
+        atoms = potential.started("CHFClBr")
+        kinds = molecules.species()[molecules.NAMES.index("CHFClBr"), : len(atoms)]
+
+        def energy(z: Tensor, batch: Tensor, pos: Tensor) -> Tensor:
+            count = len(z) // len(atoms)
+            shape = (count, len(atoms))
+            real = torch.ones(shape, dtype=torch.bool)
+            return model.backbone(pos.view(*shape, 3), kinds.expand(count, -1, -1), real)
+
+        x, v = (torch.tensor(y)[None].clone() for y in (atoms.positions, atoms.get_velocities()))
+        whole = torch.ones(1, len(atoms), dtype=torch.bool)
+        mine = verlet.integrate(
+            lambda y: with_forces(model, (y, kinds[None], whole)),
+            x,
+            v,
+            torch.tensor(atoms.get_masses())[None, :, None],
+            torch.tensor([0.5], dtype=torch.float64),
+            40,
         )
-        pos, species, mask, _, _ = data.load("validation")
-        early = warm.train()(pos, species, mask)
-        torch.testing.assert_close(early, hard(pos, species, mask=mask))
-        assert int(warm.calls) == 1
-        assert not torch.allclose(warm.eval()(pos, species, mask), early)
+        atoms.calc = mf.ase.Calculator(energy, group=mf.SE(3), frames=model.frames)
+        energies = [atoms.get_total_energy()]
+        motion = VelocityVerlet(atoms, 0.5 * units.fs)
+        for _ in range(40):
+            motion.run(1)
+            energies.append(atoms.get_total_energy())
+        torch.testing.assert_close(torch.tensor(energies), mine.energy[:, 0], atol=1e-11, rtol=0)
+        torch.testing.assert_close(torch.tensor(atoms.positions), mine.positions[0], atol=1e-11, rtol=0)
 
 
 class TestRuns:
@@ -187,7 +314,7 @@ class TestRuns:
         assert done.exit_code == 0, done.output
         text = write_table(results).read_text()
         assert "the potential itself | 0.1 |" in text
-        assert "no frame, random rotations | 24 |" in text
+        assert "no frame, random rotations | 32 |" in text
         assert (results / "dynamics.png").stat().st_size > 1000
 
     def test_unknown_method(self) -> None:

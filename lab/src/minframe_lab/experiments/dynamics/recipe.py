@@ -52,7 +52,7 @@ class Dynamics(Experiment):
 
     recipe: Recipe = field(
         default_factory=lambda: Recipe(
-            epochs=60, batch_size=64, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=15, clip=1.0
+            epochs=32, batch_size=64, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=8, clip=1.0
         )
     )
     sharpness: float = 16.0
