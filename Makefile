@@ -3,12 +3,12 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test fast lint bench release-check clean
+.PHONY: setup demo test fast lint bench docs figures release-check clean
 
 setup: $(VENV)/.ready
 
 # PyTorch comes first and pinned, so that no other package chooses a build of it.
-$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c
+$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c src/minframe/labelling/_graphs.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics]"
@@ -37,9 +37,17 @@ bench: setup
 	$(BIN)/python lab/benchmarks/linear.py
 	$(BIN)/python lab/benchmarks/permutations.py
 
+# The pages in docs/, as docs/_build/index.html. The tests build them as well, and run every example in them.
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build
+
+# The pictures on those pages, drawn again.
+figures: setup
+	$(BIN)/python docs/figures/draw.py
+
 # Builds sdist and wheel, and runs the README where nothing but the wheel and PyTorch is installed.
 release-check: setup
 	$(BIN)/python tools/release_check.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis

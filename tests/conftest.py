@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from minframe.linalg import loops as door
 from minframe.linalg import native
 
 torch.set_num_threads(1)
@@ -20,16 +21,16 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
             yield
     else:
         request.getfixturevalue("compiled")
-        monkeypatch.setattr(native, "NUMBERS", sys.maxsize)
+        monkeypatch.setattr(door, "MAX_NATIVE_NUMEL", sys.maxsize)
         yield
 
 
 @pytest.fixture
 def compiled() -> None:
     """The C source is built; skipped only where it cannot be."""
-    if native._native is None and not _can_build():
+    if native.library is None and not _can_build():
         pytest.skip("there is no C compiler here, or no header of Python")
-    assert native._native is not None, "the extension was not built on installation: see make setup"
+    assert native.library is not None, "the extension was not built on installation: see make setup"
 
 
 def _can_build() -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.groups.base import Input
+from minframe.cloud import Input
 from table import relative
 
 D = torch.float64

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.cloud import Input
 from minframe.frames.perturb import CLOSE, separating_weights
-from minframe.groups.base import Input
 from minframe.testing import DEGENERATIONS, equivariance_error, polytopes
 from table import gentle, wild
 

@@ -9,6 +9,7 @@ from torch import Tensor
 import minframe as mf
 
 GROUPS = [mf.O(3), mf.SO(3), mf.Lorentz(), mf.OrthochronousLorentz()]
+WAVES = torch.tensor([[1.0, 0.4, 0.2], [0.3, 1.2, -0.5], [0.1, 0.7, 0.9]], dtype=torch.float64)
 FRAMES = [mf.frames.Unordered(), mf.frames.Minimal(), mf.frames.Smooth()]
 
 
@@ -35,9 +36,10 @@ def neighbourhoods(group: mf.Group, dtype: torch.dtype) -> tuple[Tensor, dict[st
     return edge_index, {"vectors": vectors, "v": v, "h": torch.randn(len(counts), 4, dtype=dtype)}
 
 
-def local(group: mf.Group, frames: mf.frames.Method) -> mf.Local:
+def local(group: mf.Group, frames: mf.frames.Method, cutoff: float | None = None) -> mf.Local:
     outputs = {"vector": "vector", "scalar": "scalar"}
-    return mf.Local(layer, group, nodes={"h": "node", "v": "vector"}, outputs=outputs, frames=frames).eval()
+    nodes = {"h": "node", "v": "vector"}
+    return mf.Local(layer, group, nodes=nodes, outputs=outputs, frames=frames, cutoff=cutoff).eval()
 
 
 @pytest.mark.parametrize("frames", FRAMES, ids=repr)
@@ -82,7 +84,107 @@ def test_two_layers_and_forces() -> None:
     assert float(torch.linalg.cross(pos.detach(), force).sum(0).abs().max()) < 1e-11
 
 
+SYMMETRIC = {
+    "methane": [[0.0, 0, 0], [1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]],
+    "square": [[1.0, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]],
+    "line": [[-1.0, 0, 0], [0, 0, 0], [1, 0, 0]],
+}
+
+
+@pytest.mark.parametrize("cutoff", [None, 4.0])
+@pytest.mark.parametrize("frames", FRAMES, ids=repr)
+@pytest.mark.parametrize("group", [mf.O(3), mf.SO(3)], ids=repr)
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_layers_on_symmetric_molecules(
+    name: str, group: mf.Group, frames: mf.frames.Method, cutoff: float | None
+) -> None:
+    """Numbers that symmetry makes equal are so but for rounding in the second layer, which must not count."""
+    pos = torch.tensor(SYMMETRIC[name], dtype=torch.float64)
+    n = len(pos)
+    edge_index = (~torch.eye(n, dtype=torch.bool)).nonzero().T
+    model = local(group, frames, cutoff)
+
+    def network(pos: Tensor) -> tuple[Tensor, Tensor]:
+        vectors = pos[edge_index[0]] - pos[edge_index[1]]
+        h, v = torch.eye(4, dtype=pos.dtype)[[0] + [1] * (n - 1)], torch.zeros_like(pos)
+        if name == "square":
+            h = h[:1].expand(n, 4)
+        for _ in range(3):
+            out = model(edge_index, vectors=vectors, h=h, v=v)
+            h, v = out["scalar"].unsqueeze(-1) * torch.arange(1.0, 5.0, dtype=pos.dtype), out["vector"]
+        return h, v
+
+    h, v = network(pos)
+    for g in group.random(10, dtype=torch.float64):
+        again_h, again_v = network(pos @ g.mT)
+        assert float((again_h - h).abs().max()) < 1e-11 * float(h.abs().max())
+        assert float((again_v - v @ g.mT).abs().max()) < 1e-11 * max(float(v.abs().max()), 1)
+
+
+@pytest.mark.parametrize("frames", [FRAMES[1], FRAMES[2]], ids=repr)
+@pytest.mark.parametrize("group", GROUPS, ids=repr)
+def test_layers_share_frames(group: mf.Group, frames: mf.frames.Method) -> None:
+    edge_index, values = neighbourhoods(group, torch.float64)
+    model = local(group, frames)
+    once = model.neighbourhoods(edge_index, len(values["h"]), vectors=values["vectors"])
+    for _ in range(2):
+        shared, alone = model(once, **values), model(edge_index, **values)
+        assert all(bool((shared[key] == alone[key]).all()) for key in alone)
+        values["v"] = alone["vector"]
+    values["vectors"].mul_(-1)  # what was shown before is not shown again
+    assert bool((model(once, **values)["vector"] != alone["vector"]).any())
+
+
+@pytest.mark.parametrize("group", [mf.O(3), mf.SO(3)], ids=repr)
+def test_a_neighbour_that_comes_near_changes_nothing_at_once(group: mf.Group) -> None:
+    cutoff = 2.0
+    start = torch.randn(4, 3, dtype=torch.float64)
+    start = start / start.norm(dim=-1, keepdim=True) * torch.tensor([[0.7], [1.1], [1.5], [1.0]])
+
+    def fading(vectors: Tensor, index: Tensor) -> Tensor:
+        wave = mf.envelope(vectors, cutoff).unsqueeze(-1) * torch.sin(vectors @ WAVES)
+        return wave.new_zeros(int(index.max()) + 1, 3).index_add(0, index, wave)
+
+    model = mf.Local(fading, group, outputs="vector", cutoff=cutoff).eval()
+
+    def at(distance: float) -> Tensor:
+        vectors = torch.cat([start[:3], start[3:] * distance])
+        near = vectors.norm(dim=-1) < cutoff
+        edges = torch.stack([torch.arange(1, 5), torch.zeros(4, dtype=torch.int64)])[:, near]
+        return model(edges, 5, vectors=vectors[near])[0]
+
+    away = at(cutoff + 1e-3)
+    for step in (1e-2, 1e-3):  # the rows begin with the fourth power of the step
+        assert float((at(cutoff - step) - away).abs().max()) < 1e3 * step**4
+    assert float((at(1.2) - away).abs().max()) > 1e-3
+
+
+def test_single_precision_stays_single() -> None:
+    edge_index, values = neighbourhoods(mf.O(3), torch.float32)
+    model = mf.Local(
+        layer, mf.O(3), nodes={"h": "node", "v": "vector"}, outputs={"vector": "vector", "scalar": "scalar"}, cutoff=3.0
+    ).eval()
+    found = model(edge_index, **values)
+    assert {x.dtype for x in found.values()} == {torch.float32}
+    g = mf.O(3).random()
+    again = model(edge_index, **{k: x @ g.mT if k != "h" else x for k, x in values.items()})
+    assert float((again["vector"] - found["vector"] @ g.mT).abs().max()) < 1e-5 * float(found["vector"].abs().max())
+
+
 def test_what_is_wrong_is_said() -> None:
+    edge_index, values = neighbourhoods(mf.O(3), torch.float64)
+    model = local(mf.O(3), mf.frames.Unordered())
+    found = model.neighbourhoods(edge_index, **values)
+    with pytest.raises(ValueError, match="tell neighbours apart"):
+        model(found, **values)
+    with pytest.raises(ValueError, match="leaves it alone"):
+        local(mf.Lorentz(), mf.frames.Smooth(), 2.0)
+    with pytest.raises(ValueError, match="positive length"):
+        local(mf.O(3), mf.frames.Smooth(), -2.0)
+    with pytest.raises(TypeError, match="which was not given"):
+        local(mf.O(3), mf.frames.Smooth())(edge_index, h=values["h"])
+    with pytest.raises(TypeError, match="neither in edges"):
+        local(mf.O(3), mf.frames.Smooth())(edge_index, **values, w=values["h"])
     with pytest.raises(ValueError, match="argument 'index'"):
         mf.Local(lambda vectors: vectors, mf.O(3))
     with pytest.raises(ValueError, match="lists rows from"):

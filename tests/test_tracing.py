@@ -70,14 +70,18 @@ def test_tangents() -> None:
         assert tracing.has_tangent(forward_ad.make_dual(x, x))
 
 
-def test_watched() -> None:
-    assert not tracing.is_watched()
+def test_what_is_watched_is_not_plain() -> None:
+    x = torch.ones(3)
+    assert tracing.is_plain(x)
+    assert not tracing.is_plain(torch.ones(3, requires_grad=True))
+    assert not tracing.is_plain(torch.nn.Parameter(torch.ones(3), requires_grad=False))
+    assert not tracing.is_plain(torch.ones(3, dtype=torch.complex64).conj().imag)
     with Watch():
-        assert tracing.is_watched()
+        assert not tracing.is_plain(x)
     seen: list[bool] = []
 
     def look(x: Tensor) -> Tensor:
-        seen.append(tracing.is_watched())
+        seen.append(not tracing.is_plain(x))
         return x + 1
 
     torch.jit.trace(look, torch.ones(3), check_trace=False)

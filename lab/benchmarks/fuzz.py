@@ -1,6 +1,7 @@
 """Draw clouds between the named families and look for a wrong answer that the rounding of the input does not explain.
 
-    python benchmarks/fuzz.py --minutes 60 --seed 0 [--group "S() * E(3)"] [--structure methane] [--frames unordered]
+    python benchmarks/fuzz.py --minutes 60 --seed 0 --processes 2 --json lab/results/fuzz/hour.json
+    python benchmarks/fuzz.py --group "S() * E(3)" --structure methane --frames unordered
     python benchmarks/fuzz.py --replay '<line of a report>'     # one batch again, its worst cloud printed
     python benchmarks/fuzz.py --margins --minutes 5             # jumps of the pose, and frame.margin there
 
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import fnmatch
 import json
+import math
 import signal
 import sys
 import time
@@ -28,20 +30,25 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzzing.cases import CASES, FRAMES, choose
+from fuzzing import workers
+from fuzzing.cases import CASES, FRAMES, choose, family
 from fuzzing.judge import Verdict, judge
 from fuzzing.layouts import LAYOUTS
 from fuzzing.margins import Margins, margins
 from fuzzing.report import Report
 from fuzzing.structures import GRAPHS, STRUCTURES
 from fuzzing.trial import Key, Trial
+from minframe_lab.experiments.record import commit, hardware
+from minframe_lab.record import write_whole
 
-BATCH = 1000
+BATCH = 2000
 SECONDS = 0.5  # that a batch may take; structures that the library is slow on are drawn in smaller ones
 FIRST = 32  # clouds of a structure, level and way of choosing frames whose speed is not known
+CAUTION = 4  # times: how much slower a level may be than another that is known
 SMALLEST = 8
 PARTICLES = ("event", "jet", "mixed-jet", "light-particle")
 PATIENCE = 20  # seconds, for a batch
+SAVE = 20  # seconds, between files that one process of several leaves for the others
 
 
 def matching(names: list[str], patterns: list[str] | None) -> list[str]:
@@ -95,20 +102,25 @@ class Sizes:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.speed: dict[tuple[str, int, bool, str], float] = {}
+        self.cost: dict[tuple[object, ...], float] = {}  # seconds for a cloud
 
     @staticmethod
-    def where(key: Key) -> tuple[str, int, bool, str]:
-        return key.structure, key.level, key.group.startswith("S()"), key.frames
+    def where(key: Key) -> list[tuple[object, ...]]:
+        """What a cost is known by, the most special first."""
+        kind = key.structure, family(key.group), key.frames
+        return [(*kind, key.level), kind]
 
     def of(self, key: Key) -> int:
-        cost = self.speed.get(self.where(key))
-        size = FIRST if cost is None else int(SECONDS / cost)
-        return max(SMALLEST, min(self.most, size))
+        special, kind = (self.cost.get(where) for where in self.where(key))
+        if special is not None:
+            size = SECONDS / special
+        else:  # another level may be slower
+            size = FIRST if kind is None else max(FIRST, SECONDS / kind / CAUTION)
+        return max(SMALLEST, min(self.most, int(size)))
 
     def learn(self, key: Key, clouds: int, seconds: float) -> None:
-        where, cost = self.where(key), seconds / clouds
-        self.speed[where] = max(cost, 0.5 * self.speed.get(where, 0.0))
+        for where in self.where(key):
+            self.cost[where] = max(seconds / clouds, 0.5 * self.cost.get(where, 0.0))
 
 
 def keys(options: argparse.Namespace, sizes: Sizes) -> Iterator[Key]:
@@ -132,7 +144,10 @@ def keys(options: argparse.Namespace, sizes: Sizes) -> Iterator[Key]:
         yield Key(**(vars(key) | {"size": sizes.of(key)}))
 
 
-def fuzz(options: argparse.Namespace) -> Report:
+def fuzz(options: argparse.Namespace, path: Path | None = None) -> Report:
+    """One process. ``path``: where to keep what is found so far, for another process to show."""
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
     report, sizes = Report(), Sizes(options.batch)
     started = shown = time.perf_counter()
     for key in keys(options, sizes):
@@ -144,19 +159,39 @@ def fuzz(options: argparse.Namespace) -> Report:
         except OutOfTime:
             # Of a few clouds it is a fault of its own; of many they are drawn again, fewer together.
             late = [f"more than {PATIENCE} s for {len(trial.x)} clouds"] if key.size <= FIRST else []
-            verdict = Verdict(len(trial.x), crashes=late)
+            verdict = Verdict(len(trial.x) if late else 0, crashes=late)
         now = time.perf_counter()
         report.add(key, verdict)
-        sizes.learn(key, verdict.clouds, now - before)
-        if now - shown > 60:
+        sizes.learn(key, max(1, len(trial.x)), now - before)
+        over = now - started > 60 * options.minutes
+        if path is not None and (over or now - shown > SAVE):
+            workers.save(report, path)
+            shown = now
+        elif path is None and now - shown > 60:
             print(f"{(now - started) / 60:.0f} min, {report.clouds:,} clouds", file=sys.stderr, flush=True)
             shown = now
-        if now - started > 60 * options.minutes:
+        if over:
             break
+    return report
+
+
+def fuzz_all(options: argparse.Namespace) -> tuple[Report, dict[str, object]]:
+    """With as many processes as are asked for: the report, and what else is to be known about the run."""
+    started = time.perf_counter()
+    lost: list[int] = []
+    if options.processes == 1:
+        report = fuzz(options)
+    else:
+        seeds = [options.seed * workers.SEEDS + k for k in range(options.processes)]
+        each = [argparse.Namespace(**(vars(options) | {"seed": seed})) for seed in seeds]
+        report, lost = workers.run(fuzz, each)
     seconds = time.perf_counter() - started
     speed = report.clouds / seconds * 3600
-    print(f"{report.clouds:,} clouds in {seconds:.0f} s: {speed:,.0f} an hour; seed {options.seed}\n")
-    return report
+    print(f"{report.clouds:,} clouds in {seconds:.0f} s: {speed:,.0f} an hour; seed {options.seed}")
+    if lost:
+        print(f"{len(lost)} processes were lost, with exit codes {lost}")
+    print()
+    return report, {"seconds": round(seconds), "processes lost": lost}
 
 
 def replay(text: str) -> Verdict:
@@ -225,9 +260,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--frames", action="append", choices=FRAMES)
     found.add_argument("--dtype", action="append", choices=["float64", "float32"])
     found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--processes", type=int, default=1, help="each with a seed of its own; one report")
     found.add_argument("--batch", type=int, default=BATCH, help="clouds to draw together, at most")
     found.add_argument("--all", action="store_true", help="print rows without a fault too")
-    found.add_argument("--json", type=Path, help="write all rows to this file")
+    found.add_argument("--json", type=Path, help="write counts, and rows with a fault, to this file")
     found.add_argument("--replay", help="one batch, from the line that a report prints")
     found.add_argument("--margins", action="store_true", help="bisect jumps of the pose; look at frame.margin there")
     return found
@@ -246,16 +282,34 @@ def main(arguments: list[str] | None = None) -> int:
         if options.json:
             where = ("group", "frames", "layout")
             data = [dict(zip(where, k, strict=True)) | asdict(v) | {"replay": line} for k, (v, line) in rows.items()]
-            options.json.write_text(json.dumps(data, indent=1))
+            write(options, {"rows": data})
         return int(any(sums.above or sums.changed or sums.crashes for sums, _ in rows.values()))
     if options.replay:
         verdict = replay(options.replay)
         return int(bool(verdict.violations or verdict.crashes))
-    report = fuzz(options)
+    report, about = fuzz_all(options)
     print(report.text(options.all))
     if options.json:
-        options.json.write_text(json.dumps(report.data(), indent=1))
-    return int(report.failed)
+        write(options, about | report.data())
+    return int(report.failed or bool(about["processes lost"]))
+
+
+def write(options: argparse.Namespace, data: dict[str, object]) -> None:
+    """The results of a run as a small file, with all that is needed to repeat it."""
+    asked = {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "json"}
+    about = {"command": "fuzz", "configuration": asked, "seed": options.seed, "commit": commit()}
+    about |= {"torch": str(torch.__version__), "hardware": hardware(), "date": time.strftime("%Y-%m-%d")}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(options.json, json.dumps(_plain(about | data), indent=1) + "\n")
+
+
+def _plain(value: object) -> object:
+    """Infinity and NaN as strings: they are no JSON."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import minframe as mf
-from minframe.groups.base import Input
+from minframe.cloud import Input
 
 SHARPNESS = (8.0, 16.0, 32.0, 64.0, 128.0)
 MOST_POSES = 20  # mean number, above which gradients take too long

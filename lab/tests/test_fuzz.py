@@ -206,9 +206,35 @@ def test_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = fuzz.main([*arguments, *(f"--group={name}" for name in groups), "--frames=minimal", "--all"])
     shown = capsys.readouterr().out
     assert status == 0, shown
-    rows = json.loads(path.read_text())
-    assert sum(row["clouds"] for row in rows) > 1000
-    assert {row["structure"] for row in rows} <= set(exact)
+    data = json.loads(path.read_text())
+    assert data["clouds"] > 1000
+    assert set(data["by structure"]) <= set(exact)
+    assert set(data["by kind of group"]) <= {"orthogonal", "with translations", "unitary"}
+    assert data["failed"] == []
+    assert data["configuration"]["seed"] == data["seed"] == 1
+    assert data["hardware"]["cores"]
+
+
+@pytest.mark.slow
+def test_processes_share_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "both.json"
+    options = ["--structure=generic", "--structure=integers", "--group=O(3)", "--frames=minimal", f"--json={path}"]
+    assert fuzz.main(["--minutes=0.05", "--seed=2", "--processes=2", *options]) == 0
+    assert json.loads(path.read_text())["processes lost"] == []
+    assert json.loads(path.read_text())["clouds"] > 100
+    assert "seed 2" in capsys.readouterr().out
+
+
+def test_reports_are_merged() -> None:
+    parts = [Report(), Report()]
+    for seed, part in enumerate(parts):
+        part.add(replace(GENERIC, seed=seed), judge((Exact, Unmoved)[seed](replace(GENERIC, seed=seed))))
+    parts[0].merge(parts[1])
+    (row,) = parts[0].rows.values()
+    assert (row.clouds, row.violations) == (80, 40)
+    assert row.replay.startswith("1:")
+    assert parts[0].failed
+    assert parts[0].data()["by kind of group"]["orthogonal"]["clouds"] == 80
 
 
 def test_a_violation_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

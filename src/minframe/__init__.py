@@ -31,7 +31,7 @@ from minframe.groups import (
     Trivial,
     U,
 )
-from minframe.local import Local
+from minframe.local import Local, envelope
 from minframe.point_group import point_group
 from minframe.wrap import Equivariant, Invariant
 
@@ -68,6 +68,7 @@ __all__ = [
     "Trivial",
     "U",
     "canonicalize",
+    "envelope",
     "forms",
     "frames",
     "graph",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from minframe.cloud import Input
 from minframe.frame import Frame
 from minframe.frames import Method, Minimal
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 
 MINIMAL = Minimal()
 

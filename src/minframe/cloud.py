@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +12,9 @@ from torch import Tensor
 from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
 from minframe.layout import Dense, Layout
-from minframe.linalg import native
+from minframe.linalg import loops
 from minframe.linalg.action import behind_batch
+from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
 
@@ -21,53 +23,12 @@ LARGEST = 1e150  # coordinates above this have squares that overflow
 LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
 
 
-@dataclass(slots=True)
-class Planes:
-    """A private float64 copy of the rows, coordinate by coordinate, for an algorithm to overwrite.
+class Input(NamedTuple):
+    """What determines a frame, or a part of it: a tensor, its type, and its name for messages."""
 
-    Attributes:
-        values: ``(d, *rows)``, contiguous; the rows are those of the cloud relative to its origin, then the ``d`` rows
-            of the identity for each sample.
-        layout: of the rows of the cloud.
-        extended: of all rows.
-        tolerance: what is shorter than this part of the longest row is rounding.
-        floor: ``(*batch, 1)``, and so is what is shorter than this: the rounding of rows that stood far out.
-        centred: the rows add up to zero.
-        name: of the inputs, for messages.
-        short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
-        longest: take a longest row, not the first that is long enough; a tensor ``(*batch,)`` if samples differ in it.
-        row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
-    """
-
-    values: Tensor
-    layout: Layout
-    extended: Layout
-    tolerance: float
-    floor: Tensor | float | None
-    centred: bool
     name: str
-    short: Tensor | None = None
-    longest: bool | Tensor = False
-    row_floor: Tensor | None = None
-
-    @property
-    def rows(self) -> Tensor:
-        """``(d, *rows)``, the cloud."""
-        return self.values[..., : self.layout.length]
-
-    @staticmethod
-    def of(
-        rows: Tensor,
-        layout: Layout,
-        tolerance: float,
-        floor: Tensor | float | None,
-        name: str,
-        short: Tensor | None = None,
-        longest: bool | Tensor = False,
-    ) -> Planes:
-        """Planes of rows ``(*rows, d)`` that somebody has already brought into a form of his own."""
-        extended = layout.with_identity(rows.shape[-1])
-        return Planes(layout.planes(rows.detach()), layout, extended, tolerance, floor, False, name, short, longest)
+    x: Tensor
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +77,7 @@ class Cloud:
     """Typed inputs whose rows are taken together, points before vectors, padding already zero.
 
     ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
-    ``relations`` is what else tells rows apart, for groups that reorder them. ``precision`` is the rounding of the
+    ``relations`` is what else tells rows apart, for groups that reorder them. ``rounding`` is that of the
     coordinates, if it is not that of their dtype, and ``distance`` ``(*batch, 1)`` how far from the origin they stood
     when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows, in all samples or
     in some, ``(*batch,)``; see ``linalg.qr``.
@@ -127,7 +88,7 @@ class Cloud:
     origin: Tensor | None = None
     name: str = "x"
     relations: Relations | None = None
-    precision: float | None = None
+    rounding: float | None = None
     distance: Tensor | None = None
     longest: bool | Tensor = False
 
@@ -140,8 +101,11 @@ class Cloud:
         return any(has_tangent(x) for x, _ in self.inputs)
 
     def is_just(self, x: Tensor) -> bool:
-        """Whether ``x`` is the only input, and no derivative is wanted through it."""
-        return len(self.inputs) == 1 and self.inputs[0][0] is x and not has_tangent(x)
+        """Whether ``x``, one of the inputs as they were given, is the only one, and no derivative is wanted through it.
+
+        It may be given with padding that is zero here.
+        """
+        return len(self.inputs) == 1 and self.inputs[0][0].shape == x.shape and not has_tangent(x)
 
     def select(self, samples: Tensor) -> Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
@@ -197,13 +161,7 @@ class Cloud:
     def centred(self) -> Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
         rows, layout = self.layout.join(self._points())
-        if isinstance(layout, Dense) and native.is_at_hand(rows):
-            return replace(self, origin=native.mean(rows, layout.mask))
-        origin = layout.mean(rows)
-        if rows.dtype in (torch.float64, torch.complex128):
-            # Sums of narrower numbers are all but exact. Here a second pass makes coincident points come out as zeros.
-            origin = origin + layout.mean(rows - layout.for_each_row(origin))
-        return replace(self, origin=origin)
+        return replace(self, origin=loops.mean(rows, layout))
 
     def take(self, positions: Tensor) -> Tensor:
         """The rows at ``positions`` ``(*batch, k)``, relative to the origin, in float64; differentiable."""
@@ -219,13 +177,21 @@ class Cloud:
 
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
-        parts = [
-            self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
-            if self.origin is not None and type.affine
-            else wide(x)
-            for x, type in self.inputs
-        ]
+        parts = [self._relative(x) if self.origin is not None and type.affine else wide(x) for x, type in self.inputs]
         return self.layout.join(parts)
+
+    def _relative(self, x: Tensor) -> Tensor:
+        """Points, relative to the origin.
+
+        If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
+        """
+        assert self.origin is not None
+        y = self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+        if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
+            return y
+        rows, layout = self.layout.join([y])
+        rest = layout.mean(rows)
+        return self.layout.clean(y - behind_batch(self.layout.for_rows(rest, x), x, 1), 1)
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
@@ -240,15 +206,25 @@ class Cloud:
     @property
     def eps(self) -> float:
         """Rounding of the coordinates, as they were given."""
-        if self.precision is not None:
-            return self.precision
+        if self.rounding is not None:
+            return self.rounding
         return max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
 
     @property
     def tolerance(self) -> float:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
+        return Precision.rank_tolerance(self.eps)
+
+    @property
+    def precision(self) -> Precision:
+        """Of the rows, relative to the origin."""
         eps = self.eps
-        return max(eps**0.75, 8 * eps)
+        return Precision(eps, Precision.rank_tolerance(eps), 8 * eps * self.offset(), self.name)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the rows add up to zero."""
+        return self.origin is not None and all(type.affine for _, type in self.inputs)
 
     def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
@@ -258,8 +234,8 @@ class Cloud:
             return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
         return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
 
-    def planes(self) -> Planes:
-        """A copy of the rows, for an algorithm to overwrite.
+    def as_rows(self) -> Rows:
+        """What ``linalg`` chooses among, without derivatives.
 
         Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
         below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
@@ -267,41 +243,49 @@ class Cloud:
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        values = layout.planes(rows)
-        eps, tolerance = self.eps, self.tolerance
-        floor: Tensor | float | None = None
-        row_floor = None
+        eps = self.eps
+        tolerance = Precision.rank_tolerance(eps)
+        origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
-            if self.origin is not None:
-                self._recentre(values[..., : layout.length], layout)
-                floor = 8 * eps * self.offset()
-        else:
-            floor, start, noise = tolerance, 0, []
-            for k, (x, type) in enumerate(self.inputs):
-                _, part = self.layout.join([x])
-                block = values[..., start : start + part.length]
-                start += part.length
-                affine = type.affine and self.origin is not None
-                if affine:
-                    self._recentre(block, part)
-                longest = part.amax(torch.linalg.vector_norm(block, dim=0))
-                rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
-                unit = torch.maximum(longest, rounding / COARSE)
-                unit = torch.where(unit > 0, unit, 1.0)
-                unit = unit / LATER**k if self.longest is not False and k else unit
-                block.div_(part.spread(unit))
-                noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
-            row_floor = torch.cat(noise, -1)
-        centred = self.origin is not None and all(type.affine for _, type in self.inputs)
-        extended = layout.with_identity(rows.shape[-1])
-        return Planes(
-            values, layout, extended, tolerance, floor, centred, self.name, longest=self.longest, row_floor=row_floor
-        )
+            floor = None if origin is None or self.distance is None else 8 * eps * self.distance
+            return Rows(rows, layout, Precision(eps, tolerance, floor, self.name), origin, self.longest)
+        number = torch.promote_types(rows.dtype, torch.float64)
+        planes = rows.movedim(-1, 0).to(number, copy=True, memory_format=torch.contiguous_format)
+        start, noise = 0, []
+        for k, (x, type) in enumerate(self.inputs):
+            _, part = self.layout.join([x])
+            block = planes[..., start : start + part.length]
+            start += part.length
+            affine = type.affine and origin is not None
+            if affine:
+                assert origin is not None
+                block.sub_(part.spread(part.as_sample(origin)))
+                if part.real is not None:
+                    block.mul_(part.real)
+            longest = part.amax(torch.linalg.vector_norm(block, dim=0))
+            rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
+            unit = torch.maximum(longest, rounding / COARSE)
+            unit = torch.where(unit > 0, unit, 1.0)
+            unit = unit / LATER**k if self.longest is not False and k else unit
+            block.div_(part.spread(unit))
+            noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
+        precision = Precision(eps, tolerance, tolerance, self.name)
+        row_floor = torch.cat(noise, -1)
+        return Rows(planes.movedim(0, -1), layout, precision, longest=self.longest, row_floor=row_floor)
 
-    def _recentre(self, block: Tensor, layout: Layout) -> None:
-        """Subtract the origin in place."""
-        assert self.origin is not None
-        origin = self.origin.detach()
-        block.sub_(layout.spread(layout.as_sample(origin)))
-        if layout.real is not None:
-            block.mul_(layout.real)
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
+
+    Attributes:
+        cloud: with the origin that is taken.
+        matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
+        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
+        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
+    """
+
+    cloud: Cloud
+    matrix: Tensor | None
+    blocks: Sequence[slice] | None
+    axes: Tensor | None = None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.cloud import Input
 from minframe.frame.product import ProductFrame
-from minframe.groups.base import Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.permutation import S

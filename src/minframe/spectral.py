@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from minframe.canonical import canonicalize
-from minframe.groups.base import Input
+from minframe.cloud import Input
 from minframe.groups.linear import LinearGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.permutation import S

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.cloud import Input
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
 from minframe.dtypes import wide
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.groups.permutation import S
 from minframe.groups.product import Product

@@ -54,12 +54,20 @@ def has_tangent(x: Tensor) -> bool:
     return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
 
 
-def is_watched() -> bool:
-    """Whether a dispatch mode or ``torch.jit.trace`` is to see every operation: compiled loops would hide them.
+def is_plain(x: Tensor) -> bool:
+    """Whether compiled loops may read ``x`` from memory: no compiler, tracer or transform, and no derivative.
 
-    Private: ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0.
+    Nor may a dispatch mode or ``torch.jit.trace`` be active, which are to see every operation. Private:
+    ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0.
     """
-    return bool(torch._C._len_torch_dispatch_stack() or torch._C._is_tracing())
+    return not (
+        is_compiling()
+        or type(x) is not Tensor
+        or has_tangent(x)
+        or x.is_neg()  # what is in memory has the other sign
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._is_tracing()
+    )
 
 
 def constant_while_compiling(function: F) -> F:

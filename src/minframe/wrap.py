@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from minframe.checks import graph_hint
+from minframe.cloud import Input
 from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.tracing import has_tangent, tree_leaves, tree_map
@@ -163,7 +164,10 @@ class Equivariant(nn.Module):
         # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
         args = (first, *args) if args or first is not None else ()
         names, values = self._named(args, kwargs)
-        found = self._frames(values)
+        return self.averaged(self._frames(values), names, values)
+
+    def averaged(self, found: Frame | Sequence[Frame], names: Sequence[str], values: dict[str, Any]) -> Any:
+        """What a call returns, given the frame or frames of it; ``names`` are those of positional arguments."""
         if isinstance(found, WeightedFrame):
             found = found.drawn() if self.training else found
             return _total([self._pass(part, names, values) for part in found.parts()])
@@ -190,14 +194,7 @@ class Equivariant(nn.Module):
         """One pass through the backbone, there and back by one frame."""
 
         def show(path: Path, type: str, x: Any) -> Any:
-            if type == "constant":
-                return x
-            if not isinstance(x, Tensor):
-                if type == "scalar":
-                    return x
-                raise TypeError(f"{'.'.join(path)} has type {type!r} and must be a tensor, got {x.__class__.__name__}")
-            self.group.check(x, type, ".".join(path), frame.layout)
-            return frame.pose(x, type, own=path in self.frame_on)
+            return x if type == "constant" else self._shown(frame, path, type, x)
 
         values = dict(values)
         if isinstance(frame, WeightedFrame):
@@ -226,6 +223,15 @@ class Equivariant(nn.Module):
             return frame.from_canonical(x, type)
 
         return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _shown(self, frame: Frame, path: Path, type: str, x: Any) -> Any:
+        """One input as the backbone is shown it."""
+        if not isinstance(x, Tensor):
+            if type == "scalar":
+                return x
+            raise TypeError(f"{'.'.join(path)} has type {type!r} and must be a tensor, got {x.__class__.__name__}")
+        self.group.check(x, type, ".".join(path), frame.layout)
+        return frame.pose(x, type, own=path in self.frame_on)
 
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
         """The backbone, on what it is shown."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import minframe as mf
 from graphs import GRAPHS, SHAPES, complete, cycle, petersen
-from minframe.groups.base import Input
+from minframe.cloud import Input
 
 S = mf.S()
 TYPES = {"edge_index": "edge_index", "edge_attr": "edge_attr", "h": "node"}

@@ -32,6 +32,22 @@ class Case:
     product: bool = False
 
 
+def family(name: str) -> str:
+    """What kind of group it is, for reports."""
+    case = CASES[name]
+    if case.make is None:
+        return "permutations"
+    if case.space.q:
+        kind = "indefinite"
+    elif not case.compact:
+        kind = "general linear"
+    elif case.affine:
+        kind = "with translations"
+    else:
+        kind = "unitary" if case.space.complex else "orthogonal"
+    return f"S() * {kind}" if case.product else kind
+
+
 def _table() -> dict[str, Case]:
     found: dict[str, Case] = {}
 

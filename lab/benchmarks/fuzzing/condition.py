@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from fuzzing.cases import MAX_RAPIDITY
 from fuzzing.trial import EPS, Trial
 
 FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
@@ -20,8 +23,7 @@ def condition(trial: Trial, x: Tensor) -> Tensor:
     y = x.to(torch.promote_types(x.dtype, torch.float64))
     result = torch.ones(len(x), dtype=torch.float64)
     if case.affine:
-        size, y = y.abs().amax((1, 2)), y - y.mean(1, keepdim=True)
-        result = size / y.abs().amax((1, 2)).clamp_min(1e-300)
+        result, y = offset(y), y - y.mean(1, keepdim=True)
     if case.space.q:
         eta = torch.cat([torch.ones(case.space.p), -torch.ones(case.space.q)]).double()
         gram = (y * eta) @ y.mH
@@ -40,6 +42,59 @@ def identity_loss(trial: Trial, x: Tensor) -> Tensor:
     ratio = condition(trial, x)
     loss = EPS[trial.key.dtype] * ratio
     return torch.minimum(loss, ratio.rsqrt()) if trial.chosen.case.space.q else loss
+
+
+def rounding_loss(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
+    """What rounding of a cloud and of its image by ``eps`` of their sizes can do to an invariant, ``(b,)``.
+
+    Algorithms that are backward stable return the answer of an input that is off by some ``eps |X|``, in every row;
+    rounding of the input is ``eps`` of each row, which is less where rows differ in size. The condition number turns
+    that into an error of the answer. For compact linear groups it is 1; of an indefinite form only the square of the
+    rows has one, so that nothing is said about it here.
+    """
+    if trial.chosen.case.space.q or (trial.chosen.case.compact and not trial.chosen.case.affine):
+        return torch.zeros(len(x), dtype=torch.float64)
+    return EPS[trial.key.dtype] * torch.maximum(condition(trial, x), condition(trial, z))
+
+
+def margin_unit(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
+    """One unit of rounding as ``frame.margin`` counts, ``(b,)``: relative to the size of the cloud about its origin.
+
+    Where points are translated, their coordinates are rounded relative to their distance from the origin.
+    """
+    unit = torch.full((len(x),), EPS[trial.key.dtype], dtype=torch.float64)
+    if not trial.chosen.case.affine:
+        return unit
+    return unit * torch.maximum(offset(x), offset(z))
+
+
+def offset(x: Tensor) -> Tensor:
+    """The largest coordinate over that relative to the mean, ``(b,)``, at least 1."""
+    y = x.to(torch.promote_types(x.dtype, torch.float64))
+    ratio = y.abs().amax((1, 2)) / (y - y.mean(1, keepdim=True)).abs().amax((1, 2)).clamp_min(1e-300)
+    return ratio.nan_to_num(nan=1.0, posinf=1e300).clamp(1.0, 1e300)
+
+
+def carried(trial: Trial) -> float:
+    """Units of its own rounding that an input is off by where it was moved.
+
+    A product ``z = g x`` in double precision is off by ``eps |g| |x| <= eps |g| |g^-1| |z|``, and a boost of rapidity r
+    has norms of ``e^r``: what counts as rounding has to allow for that, and where it ends a decision is at the edge. In
+    single precision elements act in double precision, and the product is rounded once.
+    """
+    indefinite = trial.chosen.case.space.q > 0 and trial.key.dtype == "float64"
+    return math.exp(2 * MAX_RAPIDITY["float64"]) if indefinite else 1.0
+
+
+def null_loss(trial: Trial, x: Tensor) -> Tensor:
+    """What is lost, ``(b,)``, where rows cannot be told from null ones: their opening; 0 where they can.
+
+    Of an opening a, rounding leaves ``eps / a^2`` of the products of the rows. Where that is more than a itself, to
+    leave the opening out is the better answer, and which null line is left depends on the observer by as much.
+    """
+    opening = condition(trial, x).rsqrt()
+    unknown = EPS[trial.key.dtype] * 100 > opening**3
+    return torch.where(unknown, opening, 0.0) if trial.chosen.case.space.q else torch.zeros_like(opening)
 
 
 def thinness(trial: Trial, y: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 An error above the bound is one of
 
-* *conditioned*: the answer is smooth there, but steep. ``STEP`` units of rounding, in random directions, move it by
-  ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the answer as far for one unit as
-  for ``STEP``, so that ``r / STEP`` is small beside it.
+* *conditioned*: the answer is smooth there, but steep. Either the condition number of the input says so: the error is
+  at most ``SLACK`` times what one unit of rounding of the whole cloud can do (``rounding_loss``). Or ``STEP`` units, in
+  random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the
+  answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
-  ``frame.margin`` says that a decision is within ``MARGIN`` units. There have to be such places. How many there may be
-  stands in ``fuzzing/share.py``; more are a fault, as of a threshold at a number that small integers hit.
+  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``), and so many do.
+  There have to be such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a
+  threshold at a number that small integers hit.
 * a *violation*: anything else.
 """
 
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, fading, identity_loss
+from fuzzing.condition import FADE, carried, fading, identity_loss, margin_unit, null_loss, rounding_loss
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -26,6 +28,8 @@ SLACK = 8.0
 DIRECTIONS = 4
 JUMP = 0.25  # of the error: what counts as the same jump
 MARGIN = 32
+TRIES = 12
+ELEMENTS, MIN_ELEMENTS = 4, 32  # of as many samples one is asked for its element, which takes a frame more; at least
 IDENTITY = 100.0  # units of rounding, times what ``identity_loss`` says, that the identity may be off by
 
 
@@ -50,28 +54,28 @@ class Verdict:
         return len(self.wrong)
 
 
-def rounding(trial: Trial, x: Tensor, units: float) -> Tensor:
-    """The cloud with noise of so many units of rounding: of each row, or of the cloud where rows are translated."""
+def rounding(trial: Trial, x: Tensor, units: float, whole: bool = False) -> Tensor:
+    """The cloud with noise of so many units of rounding: of each row, or of the cloud where rows are translated.
+
+    ``whole``: of the cloud in any case, as backward stable arithmetic has it.
+    """
     size = x.abs().amax(-1, keepdim=True)
-    if trial.chosen.case.affine:
+    if trial.chosen.case.affine or whole:
         size = size.amax(-2, keepdim=True)
     signs = torch.randint(0, 2, x.shape, generator=trial.generator, dtype=torch.int8) * 2 - 1
     return x + units * EPS[trial.key.dtype] * size * signs
 
 
-def response(trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS) -> Tensor:
+def response(
+    trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS, whole: bool = False
+) -> Tensor:
     """How far that noise moves the answer, ``(b,)``: the largest over a few directions."""
-    return responses(trial, x, base, units, directions).amax(0)
-
-
-def responses(trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS) -> Tensor:
-    """``(directions, b)``"""
     found = []
     for _ in range(directions):
-        near = trial.answer(rounding(trial, x, units))
+        near = trial.answer(rounding(trial, x, units, whole))
         moved = worst(distance(near.outputs, base.outputs, base.refused | near.refused))
         found.append(torch.where(near.absent, torch.inf, moved))  # a unit of rounding, and there is no frame
-    return torch.stack(found)
+    return torch.stack(found).amax(0)
 
 
 def select(answer: Answer, index: Tensor) -> Answer:
@@ -139,10 +143,11 @@ def _zero(answer: Answer) -> Tensor:
 def _element(trial: Trial, verdict: Verdict) -> None:
     if trial.graph:
         return
+    few = trial.x[: max(MIN_ELEMENTS, len(trial.x) // ELEMENTS)]
     try:
-        frame = trial.frame(trial.x)
+        frame = trial.frame(few)
         inside = trial.chosen.group.contains(frame.element)
-        inside = inside[: len(trial.x)] if inside.ndim else inside.expand(len(trial.x))
+        inside = inside[: len(few)] if inside.ndim else inside.expand(len(few))
     except (NotImplementedError, TypeError):  # frames with weights, or that are drawn, have no one element
         return
     except Exception as error:
@@ -159,7 +164,13 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     finite = torch.isfinite(error)
     _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
     verdict.error = max(verdict.error, _max(error[finite]))
-    suspects = (finite & (error > trial.bound)).nonzero()[:, 0]
+    lost = torch.maximum(null_loss(trial, trial.x), null_loss(trial, z))
+    suspects = (finite & (error > (IDENTITY * lost).clamp_min(trial.bound))).nonzero()[:, 0]
+    if not len(suspects):
+        return
+    steep = rounding_loss(trial, trial.x[suspects], z[suspects])
+    verdict.conditioned += int((error[suspects] <= SLACK * steep).sum())
+    suspects = suspects[error[suspects] > SLACK * steep]
     if not len(suspects):
         return
     for directions in (1, DIRECTIONS):  # most need no second look
@@ -172,9 +183,13 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
             return
     here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
     wrong = error[suspects]
-    unit = torch.cat([responses(trial, *side, 1) for side in (here, there)]).amax(0)
+    unit = torch.maximum(*(response(trial, *side, 1) for side in (here, there)))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
-    edge = (unit >= JUMP * wrong) | (margin <= MARGIN * EPS[trial.key.dtype])
+    edge = unit >= JUMP * wrong
+    near = margin <= MARGIN * carried(trial) * margin_unit(trial, here[0], there[0])
+    asked = (near & ~edge).nonzero()[:, 0]
+    if len(asked):
+        edge[asked] = _shaken(trial, [(x[asked], select(a, asked)) for x, a in (here, there)], wrong[asked])
     verdict.edges += int(edge.sum())
     verdict.margin = max(verdict.margin, _max(margin))
     bad = ~edge
@@ -182,6 +197,22 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     full = torch.zeros_like(error)
     full[suspects] = wrong
     _violation(verdict, full, suspects[bad], f"{name}: {'/'.join(sorted(set(which)))}")
+
+
+def _shaken(trial: Trial, sides: list[tuple[Tensor, Answer]], wrong: Tensor) -> Tensor:
+    """Whether rounding within the margin does move the answer by as much as the error, ``(b,)``.
+
+    A margin of zero, as of all ties, is no excuse by itself. If a decision is within ``MARGIN`` units of flipping, as
+    much noise flips it in one of a few directions.
+    """
+    moved = torch.zeros(len(wrong), dtype=torch.bool)
+    for turn in range(TRIES):
+        for units in (1, MARGIN):
+            for side in sides:
+                moved |= response(trial, *side, units, 1, whole=turn % 2 == 0) >= JUMP * wrong
+        if moved.all():
+            break
+    return moved
 
 
 def _max(values: Tensor) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from fuzzing.cases import family
 from fuzzing.judge import Verdict
 from fuzzing.share import allowed
 from fuzzing.trial import Key
@@ -43,6 +46,19 @@ class Row:
         for message in verdict.crashes:
             self.crashes.setdefault(message, str(key))
 
+    def merge(self, other: Row) -> None:
+        """Take in what another process found."""
+        for name in ("clouds", "violations", "edges", "conditioned", "refused"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.error, self.margin = max(self.error, other.error), max(self.margin, other.margin)
+        for level, numbers in other.levels.items():
+            mine = self.levels.setdefault(level, [0, 0, 0])
+            mine[:] = [a + b for a, b in zip(mine, numbers, strict=True)]
+        if other.worst > self.worst:
+            self.worst, self.replay, self.what = other.worst, other.replay, other.what
+        self.edge_replay = self.edge_replay or other.edge_replay
+        self.crashes = other.crashes | self.crashes
+
     @property
     def crowded(self) -> list[int]:
         """Levels at which more samples than are allowed are decided by rounding."""
@@ -60,6 +76,10 @@ class Report:
     def add(self, key: Key, verdict: Verdict) -> None:
         where = (key.structure, key.group, key.frames, key.dtype)
         self.rows.setdefault(where, Row()).add(key, verdict)
+
+    def merge(self, other: Report) -> None:
+        for where, row in other.rows.items():
+            self.rows.setdefault(where, Row()).merge(row)
 
     @property
     def clouds(self) -> int:
@@ -88,20 +108,47 @@ class Report:
         return "\n".join(lines)
 
     def _summary(self) -> str:
-        """By structure and level, over all groups."""
-        head = f"{'structure':22}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}"
-        lines = [f"{head}{'refused':>9}  crashes"]
-        for name in sorted({where[0] for where in self.rows}):
-            rows = [row for where, row in self.rows.items() if where[0] == name]
-            total = {k: sum(getattr(r, k) for r in rows) for k in ("clouds", "violations", "edges", "conditioned")}
-            refused = sum(r.refused for r in rows)
-            crashes = sum(len(r.crashes) for r in rows)
-            lines.append(
-                f"{name:22}{total['clouds']:10}{total['violations']:8}{total['edges']:7}{total['conditioned']:9}"
-                f"{refused:9}  {crashes or ''}"
-            )
+        """By structure, and by kind of group, over all else."""
+        lines = []
+        for title, sums in (("structure", self.sums(lambda k: k[0])), ("group", self.sums(lambda k: family(k[1])))):
+            head = f"{title:30}{'clouds':>10}{'wrong':>8}{'edge':>7}{'steep':>9}{'refused':>9}{'crashes':>9}"
+            lines += [head, *(f"{name:30}" + _columns(row) for name, row in sums.items()), ""]
         return "\n".join(lines)
 
-    def data(self) -> list[dict[str, object]]:
+    def sums(self, key: Callable[[tuple[str, str, str, str]], str]) -> dict[str, dict[str, Any]]:
+        """Of rows with the same key: how many clouds, what became of them, and the worst error of a violation."""
+        found: dict[str, dict[str, Any]] = {}
+        for where, row in self.rows.items():
+            names = ("clouds", "violations", "edges", "conditioned", "refused")
+            total = found.setdefault(key(where), dict.fromkeys((*names, "crashes"), 0) | {"worst": 0.0})
+            for name in names:
+                total[name] += getattr(row, name)
+            total["crashes"] += len(row.crashes)
+            total["worst"] = max(total["worst"], row.worst)
+        return dict(sorted(found.items()))
+
+    def data(self) -> dict[str, Any]:
+        """What is kept of a run: counts, and every row that failed with the lines that repeat it."""
         names = ("structure", "group", "frames", "dtype")
-        return [dict(zip(names, where, strict=True)) | vars(row) for where, row in self.rows.items()]
+        failed = [
+            dict(zip(names, where, strict=True)) | {k: v for k, v in vars(row).items() if k != "levels"}
+            for where, row in sorted(self.rows.items())
+            if row.failed
+        ]
+        return {
+            "clouds": self.clouds,
+            "violations": sum(row.violations for row in self.rows.values()),
+            "crashes": sum(len(row.crashes) for row in self.rows.values()),
+            "by structure": self.sums(lambda k: k[0]),
+            "by kind of group": self.sums(lambda k: family(k[1])),
+            "by group": {name: sums["clouds"] for name, sums in self.sums(lambda k: k[1]).items()},
+            "by frames and dtype": self.sums(lambda k: f"{k[2]}, {k[3]}"),
+            "failed": failed,
+        }
+
+
+def _columns(row: dict[str, Any]) -> str:
+    return (
+        f"{row['clouds']:10}{row['violations']:8}{row['edges']:7}{row['conditioned']:9}{row['refused']:9}"
+        f"{row['crashes'] or '':>9}"
+    )

@@ -8,8 +8,9 @@ least. It is the square of that for an indefinite form, whose squares are what c
 Structures without noise, and exactly symmetric ones, have differences of size one or none: there the share is rounding,
 and ``MAX_SHARE`` is the bound. Integers are among them: a threshold at a rational number is seen.
 
-Elements of GL change how thin a cloud is, and whether it is flat is measured against rounding (``eps^(3/4)``), which
-they leave as it is. So of clouds within ``REACH`` of that nothing is asked.
+Elements of GL change how thin a cloud is, and whether it is flat is measured against rounding (``linalg/whiten.py``),
+which they leave as it is. So of clouds whose thickness is within ``REACH`` of that nothing is asked but that rounding
+within the margin moves the answer as well. For an indefinite form it is ``eps^(3/4)`` that is compared with.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from fuzzing.trial import EPS, Key
 
 DECISIONS = 300  # pairs of rows that are compared, for each axis
 MAX_SHARE = 1e-3
-REACH = 100.0  # the square of the condition numbers of elements
+RANK_UNITS = 16.0  # of rounding, that an axis has to stand out by under a general linear group
+REACH = 30.0  # the condition numbers of elements, and what a thickness differs by from that of a typical cloud
+INDEFINITE_REACH = 100.0
 EXACT = 99  # the level without noise
 WITHOUT_NOISE = ("integers", "random-graph")  # whose levels are something else
 
@@ -28,8 +31,9 @@ def allowed(key: Key) -> float:
     """The share of the clouds of a batch that may be on the edge."""
     if key.structure in WITHOUT_NOISE or key.level == EXACT:
         return MAX_SHARE
-    thinness = 10.0**-key.level / EPS[key.dtype] ** 0.75
-    if not CASES[key.group].compact and 1 / REACH < thinness < REACH:
+    case, eps = CASES[key.group], EPS[key.dtype]
+    threshold, reach = (eps**0.75, INDEFINITE_REACH) if case.space.q else (RANK_UNITS * eps, REACH)
+    if not case.compact and 1 / reach < 10.0**-key.level / threshold < reach:
         return 1.0
-    power = 2 if CASES[key.group].space.q or key.structure == "mixed-scales" else 1
-    return min(1.0, MAX_SHARE + DECISIONS * EPS[key.dtype] * 10.0 ** (power * key.level))
+    power = 2 if case.space.q or key.structure == "mixed-scales" else 1
+    return min(1.0, MAX_SHARE + DECISIONS * eps * 10.0 ** (power * key.level))

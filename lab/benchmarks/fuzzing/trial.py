@@ -191,7 +191,9 @@ class Trial:
         """``(b,)``; infinite where nothing is known."""
         try:
             return self.frame(x).margin[: len(x)].double()
-        except TypeError:  # frames that are drawn have none
+        except (TypeError, ValueError) as error:  # frames that are drawn have none; some clouds have no smooth frame
+            if isinstance(error, ValueError) and NO_FRAME not in str(error):
+                raise
             return torch.full((len(x),), torch.inf, dtype=torch.float64)
 
     def frame(self, x: Tensor) -> mf.Frame:

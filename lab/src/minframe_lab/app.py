@@ -238,3 +238,14 @@ def reproduce(context: typer.Context) -> None:
     from minframe_lab.experiments.app import app as experiments
 
     experiments(context.args, prog_name="minframe reproduce")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    help="Make the datasets of experiments: minframe data --help.",
+)
+def data(context: typer.Context) -> None:
+    """Hand everything over to the makers of data."""
+    from minframe_lab.data.app import app as makers
+
+    makers(context.args, prog_name="minframe data")

@@ -11,6 +11,7 @@ except ImportError as error:
     ) from error
 
 from minframe.ase.calculator import Calculator
-from minframe.ase.energy import Energy, envelope
+from minframe.ase.energy import Energy
+from minframe.local import envelope
 
 __all__ = ["Calculator", "Energy", "envelope"]

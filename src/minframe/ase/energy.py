@@ -31,15 +31,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from minframe.cloud import Input
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Smooth
 from minframe.groups.affine import Affine, E, Translation
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.groups.sum import Sum, direct_sum
 from minframe.groups.trivial import Trivial
 from minframe.layout import Ragged
 from minframe.layout.expand import RaggedExpansion
+from minframe.local import envelope
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
 from minframe.wrap import Invariant
 
@@ -47,7 +49,6 @@ SMOOTH = Smooth()
 EUCLIDEAN = E(3)
 SAME = 1e-10  # what the matrices of poses may differ by and be shown as one
 ARGUMENTS = ("z", "batch", "pos", "vectors", "edge_index")
-FADING = 4  # the exponent of the envelope
 
 
 class Energy(nn.Module):
@@ -156,14 +157,6 @@ class Energy(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.group}, frames={self.frames!r}, cutoff={self.cutoff}"
-
-
-def envelope(vectors: Tensor, cutoff: float) -> Tensor:
-    """``(1 - r^2 / c^2)^4`` of vectors ``(..., 3)``: from one to zero at the cutoff, with three derivatives there.
-
-    Models should multiply messages with it, or with something alike, so that energies do not jump as atoms come near.
-    """
-    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** FADING
 
 
 def linear_part(group: Group) -> LinearGroup:

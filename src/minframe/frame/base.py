@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torch import Tensor
 
+from minframe.cloud import Cloud
 from minframe.layout import Layout
+from minframe.types import Type
 
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
+
+class Acts(Protocol):
+    """What a frame needs to know of its group."""
+
+    def type(self, name: str, /) -> Type:
+        """The type of that name, or a ``ValueError``."""
+
+    def check(self, x: Tensor, type: str, name: str, layout: Layout, /) -> None:
+        """Raise an error that calls ``x`` by its ``name`` unless it can be of this type in a batch of this layout."""
+
+    def frame_of(self, cloud: Cloud, /) -> Frame:
+        """The minimal frame that the inputs of a cloud determine together."""
 
 
 class Frame(ABC):
@@ -19,7 +31,7 @@ class Frame(ABC):
     ``rank``, ``size`` and ``margin`` have one entry per sample.
     """
 
-    group: Group
+    group: Acts
     layout: Layout
     #: whether scalars are what they are in every frame, also those of a row
     keeps_scalars: bool = True

@@ -8,45 +8,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
+from minframe.frame.base import Acts, Frame
+from minframe.frame.linear import ActsLinearly
 from minframe.frame.product import ProductFrame, reordered
 from minframe.layout import Dense, Ragged
 from minframe.tracing import constant_while_compiling
 from minframe.types import PRODUCT_TYPES, Type
 
-if TYPE_CHECKING:
-    from minframe.frame import Frame
-    from minframe.groups.base import Group
-    from minframe.groups.linear import LinearGroup
-
 Arguments = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor | None, str, str, str]
-_GROUPS: dict[str, Group] = {}
+_GROUPS: dict[str, Acts] = {}
+#: what the name of a group may refer to; filled by ``minframe.groups``
+NAMES: dict[str, Any] = {}
 #: how a frame is built eagerly, by the name of the choice; filled where these functions stand
 FRAME_MAKERS: dict[str, Callable[[Any, Cloud], Frame]] = {}
 
 
-def _named(name: str) -> Group:
+def _named(name: str) -> Acts:
     """The group that calls itself so."""
     if name not in _GROUPS:  # in a process that loads what another one exported
-        import minframe
-
-        _GROUPS[name] = eval(name, {"__builtins__": {}}, vars(minframe))
+        _GROUPS[name] = eval(name, {"__builtins__": {}}, NAMES)
     return _GROUPS[name]
 
 
 @constant_while_compiling
-def _name(group: Group) -> str:
+def _name(group: Acts) -> str:
     _GROUPS[repr(group)] = group
     return repr(group)
 
 
-def _arguments(group: Group, cloud: Cloud, maker: str) -> Arguments:
+def _arguments(group: Acts, cloud: Cloud, maker: str) -> Arguments:
     if isinstance(cloud.layout, Ragged):
         raise NotImplementedError("frames in a canonical order are not compiled with a batch vector: give a mask")
     name = _name(group)
@@ -167,11 +164,11 @@ _pair_average.register_autograd(_backward, setup_context=_setup)
 class CompiledFrame(ProductFrame):
     """A frame of permutations and a linear group in a graph that is being traced."""
 
-    def __init__(self, group: Group, linear: LinearGroup, cloud: Cloud, maker: str) -> None:
+    def __init__(self, group: Acts, linear: ActsLinearly, cloud: Cloud, maker: str) -> None:
         shown = maker == "product"
         self._arguments = _arguments(group, cloud, maker)
         order, twins = _product_order(*self._arguments)
-        frame = linear.row_frame(reordered(cloud, order))
+        frame = linear.frame_of(reordered(cloud, order))
         super().__init__(group, cloud, order, frame, twins if shown else None, (), shown, lambda: frame.margin)
 
     @property

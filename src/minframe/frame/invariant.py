@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,23 +24,21 @@ from torch import Tensor
 from minframe.checks import all_true, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
-from minframe.frame import Frame, LinearFrame
+from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.permutation import Permutes
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
 from minframe.frame.product import ProductFrame, reordered
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import APART
+from minframe.linalg.stabiliser import IsometryStabiliser
 from minframe.relations import coloured, is_per_row
 from minframe.tracing import is_compiling
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
-    from minframe.groups.linear import LinearGroup
-    from minframe.groups.product import Product
 
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
@@ -49,15 +47,27 @@ EQUAL = 1.0, 2.5
 PROPOSED = 4.0, 5.0
 SOFT = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
+MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
 COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
 
 
-def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
+class ActsOnBoth(Acts, Protocol):
+    """What a frame needs to know of a product of permutations with a group that acts on coordinates."""
+
+    @property
+    def permutations(self) -> Permutes: ...
+
+    @property
+    def linear(self) -> ActsLinearly: ...
+
+
+def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     """The cloud, reduced, as a batch of sets of points."""
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
     rows, fixed, noises, means, noisy = [], [], [], [], False
+    stretches = []
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
@@ -86,12 +96,14 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = cloud.eps * stretch * far
         there = size * COINCIDENT > rounding
-        if matrix is not None and not all_true(there):  # nothing is left by a boost, of what may be far from a point
+        if matrix is not None:
             unmoved = by_sample(unmoved)
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
-            y = torch.where(behind_batch(there, y, 0), y, unmoved)
-            size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
-            there = size * COINCIDENT > rounding
+            stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
+            if not all_true(there):  # nothing is left by a boost, of what may be far from a point
+                y = torch.where(behind_batch(there, y, 0), y, unmoved)
+                size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
+                there = size * COINCIDENT > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -125,16 +137,17 @@ def point_set(group: LinearGroup, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         edges,
         mask,
         cloud.tolerance,
+        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
     )
 
 
-def check_values(group: Group, cloud: Cloud) -> None:
+def check_values(group: Acts, cloud: Cloud) -> None:
     """Raise an error where values cannot be looked at."""
     for x, _ in cloud.inputs:
         check_not_mapped(x, group, cloud.name)
 
 
-def product_frame(group: Product, cloud: Cloud) -> Frame:
+def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
     matrices = getattr(group.linear, "matrices", None)
     if matrices is not None:  # a finite group
@@ -163,7 +176,7 @@ def product_frame(group: Product, cloud: Cloud) -> Frame:
     return _with_true_symmetry(frame)
 
 
-def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
+def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     """The frame of a linear group that does not depend on the order of the rows.
 
     Axes are carried by the longest rows instead of the first that are long enough. Where several rows are equally long
@@ -173,14 +186,14 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     """
     matrices = getattr(group, "matrices", None)
     if matrices is not None and not cloud.inputs:  # grids have no rows
-        return group.row_frame(cloud)
+        return group.frame_of(cloud)
     if matrices is not None:  # a finite group
         return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)
     if is_compiling():
         return CompiledFrame(group, group, cloud, "unordered")
     check_values(group, cloud)
-    frame = group.row_frame(cloud)
+    frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
@@ -201,7 +214,7 @@ def unordered_frame(group: LinearGroup, cloud: Cloud) -> Frame:
     every[tied] = order
     order = layout.unpad_order(every)
     ordered = replace(reordered(cloud, order), longest=~frame.tied)
-    whole = frame.with_samples(tied, linear, ordered) or group.row_frame(ordered)
+    whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
     return _with_true_symmetry(
@@ -214,19 +227,26 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
 
     After a strong boost, L, poses are known to ``eps |L|^2`` of their size, the square of what the rows are, and within
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
-    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``).
+    come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
+    group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
     """
     linear, cloud = frame.linear, frame.cloud
     if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
         return frame
     with torch.no_grad():
         strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
-        allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        if isinstance(linear.stabiliser, IsometryStabiliser):
+            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        else:
+            assert linear.inverse is not None
+            strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, type in cloud.inputs:
             if type.order == 1 and is_per_row(x, cloud.layout, type.order):
                 back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
-                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (back - x, x))
+                away = cloud.layout.clean(back - x, 1)
+                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
     if all_true(stays):
         return frame
@@ -241,12 +261,12 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 
 
 def _framed(
-    group: LinearGroup, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
+    group: ActsLinearly, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
 ) -> tuple[Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
     order = ordering.order
     ordered = reordered(cloud, cloud.layout.unpad_order(order))
-    linear = group.row_frame(ordered)
+    linear = group.frame_of(ordered)
     if not len(ordering.owner):
         return order, linear, []
     owner = ordering.owner.cpu()
@@ -261,13 +281,13 @@ def _framed(
                 order[sample] = order[sample][permutation.to(order.device)]
     if moved:
         ordered = reordered(cloud, cloud.layout.unpad_order(order))
-        linear = group.row_frame(ordered)
+        linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses
         return order, linear, with_matrices(poses, chains)
 
 
-def _poses(group: LinearGroup, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
+def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []

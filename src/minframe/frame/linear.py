@@ -4,23 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_core, data_checks_enabled
-from minframe.cloud import Cloud
-from minframe.dtypes import narrow
-from minframe.frame.base import Frame
+from minframe.cloud import Cloud, Reduction
+from minframe.dtypes import narrow, wide
+from minframe.frame.base import Acts, Frame
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
-from minframe.linalg.qr import CanonicalRows
-from minframe.linalg.stabiliser import Stabiliser
+from minframe.linalg.fade import FadingStabiliser
+from minframe.linalg.rows import CanonicalRows
+from minframe.linalg.stabiliser import InParts, Stabiliser
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
+
+class ActsLinearly(Acts, Protocol):
+    """What a frame needs to know of a group that acts on coordinates."""
+
+    @property
+    def d(self) -> int:
+        """Length of the coordinate axis."""
+
+    @property
+    def complex(self) -> bool:
+        """Whether it acts on complex numbers."""
+
+    def assemble(self, linear: Tensor | None, shift: Tensor | None, /) -> Tensor:
+        """The element with these parts."""
+
+    def determinant(self, linear: Tensor, /) -> Tensor:
+        """Of the matrix of an element, ``(*batch,)``."""
+
+    def frame_of(self, cloud: Cloud, /) -> LinearFrame:
+        """The minimal frame of a cloud, rows taken in the order they have."""
+
+    def reduction(self, cloud: Cloud, /) -> Reduction:
+        """What is left of the cloud to know but for compact groups; without derivatives."""
 
 
 class _UnlikeError(Exception):
@@ -61,11 +83,11 @@ class LinearFrame(Frame):
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
 
     def __init__(
         self,
-        group: LinearGroup,
+        group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
         shift: Tensor | None,
@@ -136,11 +158,13 @@ class LinearFrame(Frame):
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         kind = self.group.type(type)
+        if self.own_columns is not None and any(x is own for own, _ in self.cloud.inputs):
+            return self._inward(x, kind, self.own_inverse, self.own_columns)
         return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
         kind = self.group.type(type)
-        if own and self._decomposition is not None and self.cloud.is_just(x):
+        if own and kind.order and self._decomposition is not None and self.cloud.is_just(x):
             return self._decomposition.pose(x.dtype).view(x.shape)
         if kind in UNTOUCHED:
             return x
@@ -148,7 +172,10 @@ class LinearFrame(Frame):
             return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
-        return self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind)
+        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and self.inverse is not None:
+            matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+            return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
+        return narrow(self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind), x.dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
@@ -172,10 +199,29 @@ class LinearFrame(Frame):
             y = self._average(y, kind)
         if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
             matrix = self.stabiliser.fold(matrix, kind)
-        y = transform(y, kind, self._for_rows(matrix, y), self._det(self.linear, kind, y))
+        det = self._det(self.linear, kind, y)
+        moved = transform(y, kind, self._for_rows(matrix, y), det)
+        parts = self.stabiliser.in_parts(kind)
+        if parts is not None and matrix is not None:
+            moved = torch.where(
+                behind_batch(self.layout.for_rows(parts.here, y), y, 0),
+                self._carried(y, kind, matrix, parts, det),
+                moved,
+            )
+        y = moved
         if self.shift is not None and kind.affine:
             y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
         return narrow(y, dtype)
+
+    def _carried(self, y: Tensor, kind: Type, matrix: Tensor, parts: InParts, det: Tensor | None) -> Tensor:
+        """``y`` moved by ``g0`` in parts, index by index."""
+        parts = InParts(*(self.layout.for_rows(t, y) for t in (parts.here, parts.outward, parts.projector)))
+        matrix, rounding = self.layout.for_rows(matrix, y), 8 * torch.finfo(y.dtype).eps
+        moved = wide(y)
+        for _ in range(kind.order):
+            moved = parts.carry(moved, matrix, rounding)
+            moved = moved.mT if kind.order == 2 else moved
+        return moved if det is None else moved * behind_batch(det, moved, 0)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
@@ -216,7 +262,7 @@ class LinearFrame(Frame):
         return y
 
     def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
-        return self._for_rows(torch.linalg.det(matrix), x) if kind.parity and matrix is not None else None
+        return self._for_rows(self.group.determinant(matrix), x) if kind.parity and matrix is not None else None
 
     def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
         return None if sample is None else self.layout.for_rows(sample, x)

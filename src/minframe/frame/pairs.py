@@ -28,19 +28,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.frame import large
+from minframe.frame.linear import ActsLinearly
 from minframe.labelling.action import inverse
 from minframe.labelling.chain import StabiliserChain
 from minframe.layout import Dense
-
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
 
 COSETS = 1024  # poses that are looked at for one sample
 FEW_COSETS = 16  # of the symmetry in what keeps inner products; two where orientation counts
@@ -63,7 +60,7 @@ class Poses:
         equal: ``(B, 1)``, what lengths may differ by and be the same.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
     inputs: Sequence[Tensor]
     per_row: Sequence[bool]
     cloud: Cloud
@@ -91,11 +88,11 @@ class Poses:
             inputs=typed,
             layout=layout,
             origin=None,
-            precision=self.cloud.eps,
+            rounding=self.cloud.eps,
             longest=False,
             distance=self.distance[owner],
         )
-        frame = self.group.row_frame(cloud)
+        frame = self.group.frame_of(cloud)
         poses = [frame.pose(x, type.name, own=True) for x, type in typed]
         linear = frame.linear
         if linear is None:

@@ -5,20 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from minframe.frame import Frame
+from minframe.frame.base import Acts, Frame
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import Symmetry
 from minframe.layout import Layout
 from minframe.types import Type
 
-if TYPE_CHECKING:
-    from minframe.groups.permutation import S
+
+class Permutes(Acts, Protocol):
+    """What a frame needs to know of a group of permutations; see ``S``."""
+
+    @property
+    def backend(self) -> str:
+        """The library for canonical labelling."""
+
+    @property
+    def rtol(self) -> float:
+        """Numbers that differ by less, relative to the largest, are equal."""
+
+    @property
+    def directed(self) -> bool | None:
+        """``False``: edges have no direction."""
 
 
 def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -49,7 +62,7 @@ class PermutationFrame(Frame):
         margin: computes the margin when it is asked for.
     """
 
-    def __init__(self, group: S, layout: Layout, symmetry: Symmetry, margin: Callable[[], Tensor]) -> None:
+    def __init__(self, group: Permutes, layout: Layout, symmetry: Symmetry, margin: Callable[[], Tensor]) -> None:
         self.group = group
         self.layout = layout
         self.symmetry = symmetry

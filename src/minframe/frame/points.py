@@ -19,14 +19,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.cloud import Planes
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
 from minframe.labelling.separate import FEW, separate, separate_with_margin
 from minframe.layout import Dense
-from minframe.linalg.qr import TINY, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision, Rows
 
 THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
 STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
@@ -47,6 +48,7 @@ class PointSet:
         edges: ``(B, n, n)``, what else tells pairs apart; ``None``: nothing.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
         tolerance: relative, below which a dimension is none.
+        stretch: ``(B,)``, how much larger relative changes of the cloud as it was given are here, at most.
     """
 
     rows: Tensor
@@ -59,6 +61,7 @@ class PointSet:
     edges: Tensor | None
     mask: Tensor | None
     tolerance: float
+    stretch: Tensor
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -77,7 +80,16 @@ class PointSet:
             of(self.edges),
             of(self.mask),
             self.tolerance,
+            self.stretch[samples],
         )
+
+    @property
+    def apart(self) -> Tensor:
+        """``(B, 1)``, what invariants have to differ by to tell points apart.
+
+        Where the coordinates themselves are invariant, nothing else is asked: points that they leave together are one.
+        """
+        return self.equal if self.blocks is None else self.slack
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
@@ -157,7 +169,7 @@ def _invariants(points: PointSet) -> Tensor:
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     """The axes ``(B, k, k)`` that ``rows`` ``(B, r, k)`` carry, zeros behind them, and how many these are."""
     layout = Dense((rows.shape[0],), rows.shape[1])
-    found = pivoted_qr(Planes.of(rows, layout, tolerance, tolerance, "x"), False)
+    found = pivoted_qr(Rows(rows, layout, Precision(0.0, tolerance, tolerance)), False)
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 
@@ -233,7 +245,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
             return Ordering(order, twins, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
-    cells = separate(_invariants(left), left.start(), left.slack)
+    cells = separate(_invariants(left), left.start(), left.apart)
     tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
     if points.blocks is not None and len(tied):
         cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
@@ -334,12 +346,14 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
 def order_margin(points: PointSet) -> Tensor:
     """Half of the distance of the nearest decision about the order of points from flipping, ``(B,)``.
 
+    It is relative to the size of the cloud as it was given: what a change of that is multiplied by is divided out.
+
     Points that invariants do not tell apart give zero, unless they coincide: a change by as little as what counts as
     equal may order them by their lengths.
     """
     start = _alone(points.start(), points.mask)
-    cells, margin = separate_with_margin(_invariants(points), start, points.slack)
+    cells, margin = separate_with_margin(_invariants(points), start, points.apart)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
-    return torch.where(tied, 0.0, margin / 2)
+    return torch.where(tied, 0.0, margin / (2 * points.stretch))

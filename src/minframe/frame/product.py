@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
-from minframe.frame import Frame, LinearFrame
+from minframe.frame.base import Acts, Frame
+from minframe.frame.linear import LinearFrame
 from minframe.frame.pairs import Pairs
 from minframe.frame.permutation import nested, shown
 from minframe.labelling.action import inverse, take_edges, take_nodes
@@ -22,9 +23,6 @@ from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg.action import transform
 from minframe.relations import is_per_row
 from minframe.types import CONSTANT, UNTOUCHED, Type
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Group
 
 
 class Pair(NamedTuple):
@@ -63,7 +61,7 @@ class ProductFrame(Frame):
 
     def __init__(
         self,
-        group: Group,
+        group: Acts,
         cloud: Cloud,
         order: Tensor,
         linear: LinearFrame,

@@ -8,32 +8,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_not_mapped, data_checks_enabled
-from minframe.cloud import Cloud, Relations
+from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
-from minframe.frame.permutation import nested, shown
+from minframe.frame.permutation import Permutes, nested, shown
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
 from minframe.labelling.colours import channels, tolerance
 from minframe.labelling.counting import count_automorphisms
-from minframe.labelling.label import label_sparse
+from minframe.labelling.label import SparseLabelling, label_sparse
 from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
-from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean, orbits_sparse
-from minframe.labelling.pieces import Assembled, Moves
+from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.relations import check_numbers, check_tensor
 from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
-
-if TYPE_CHECKING:
-    from minframe.groups.base import Input
-    from minframe.groups.permutation import S
 
 
 def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
@@ -137,7 +132,7 @@ def _smallest_gap(features: Sequence[tuple[Tensor, Tensor]], count: int, rtol: f
     return least
 
 
-def sparse_frame(group: S, cloud: Cloud) -> SparseFrame:
+def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
     """The frame of graphs whose edges are listed."""
     relations, layout = cloud.relations, cloud.layout
     assert relations is not None
@@ -178,9 +173,11 @@ def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: st
 class SparseFrame(Frame):
     """The permutations that bring graphs into canonical order; see ``PermutationFrame``."""
 
+    group: Permutes
+
     def __init__(
         self,
-        group: S,
+        group: Permutes,
         layout: Layout,
         edge_index: Tensor,
         colours: Tensor,
@@ -202,12 +199,8 @@ class SparseFrame(Frame):
         self._columns = (source * max(len(self.order), 1) + target).argsort()
 
     @cached_property
-    def _found(self) -> Assembled:
+    def _found(self) -> SparseLabelling:
         return label_sparse(*self._graph)
-
-    @property
-    def _moves(self) -> Moves:
-        return self._found.moves
 
     def _orbits(self, kind: Type) -> Tensor:
         """Orbits of nodes or of edges, computed once."""
@@ -216,9 +209,9 @@ class SparseFrame(Frame):
             if is_compiling():
                 found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
             elif nodes:
-                found = orbits_sparse(self._moves, n)
+                found = self._found.orbits
             else:
-                found = edge_orbits_sparse(self._graph[1], self._moves, n)
+                found = edge_orbits_sparse(self._graph[1], self._found.moves, n)
             self._numbers[kind.name] = found.to(self.order.device)
         return self._numbers[kind.name]
 
@@ -285,7 +278,7 @@ class SparseFrame(Frame):
         kind = self.group.type(type)
         if kind not in (NODE, EDGE_ATTR):
             return y
-        if not is_compiling() and not (self._moves.pieces or self._moves.loose):
+        if not is_compiling() and self._found.trivial:
             return y
         numbers = self._orbits(kind)
         if canonical:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
-from minframe.frame import Frame, LinearFrame
+from minframe.frame.base import Frame
+from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.layout import Layout
 from minframe.layout.expand import Expansion, expansion
 from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import CONSTANT
-
-if TYPE_CHECKING:
-    from minframe.groups.linear import LinearGroup
 
 Uniform = Callable[..., Tensor]
 
@@ -44,12 +42,12 @@ class WeightedFrame(Frame):
         uniform: source of random numbers.
     """
 
-    group: LinearGroup
+    group: ActsLinearly
     keeps_scalars = False
 
     def __init__(
         self,
-        group: LinearGroup,
+        group: ActsLinearly,
         cloud: Cloud,
         sample: Tensor,
         weights: Tensor,
@@ -123,7 +121,7 @@ class WeightedFrame(Frame):
     @property
     def rank(self) -> Tensor:
         with torch.no_grad():
-            return self.group.row_frame(replace(self.cloud, origin=None)).rank
+            return self.group.frame_of(replace(self.cloud, origin=None)).rank
 
     @property
     def size(self) -> Tensor:

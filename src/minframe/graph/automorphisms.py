@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from minframe.cloud import Input
 from minframe.frame.permutation import shown
-from minframe.groups.base import Input
 from minframe.groups.permutation import S
 from minframe.labelling import orbits as _orbits
 from minframe.labelling.arcs import Arcs

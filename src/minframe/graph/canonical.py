@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from minframe.cloud import Input
 from minframe.frame.sparse import sparse_cloud
-from minframe.groups.base import Input
 from minframe.groups.permutation import S
 from minframe.labelling.backend import DEFAULT
 

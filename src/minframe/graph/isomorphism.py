@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.groups.base import Input
+from minframe.cloud import Input
 from minframe.groups.permutation import S
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.backend import DEFAULT

@@ -1,5 +1,6 @@
 """The groups. To add one: a file here, a name in ``minframe/__init__.py``, a row in ``tests/table.py``."""
 
+from minframe.frame.compiled import NAMES
 from minframe.groups.affine import SE, Aff, E, Poincare, Translation
 from minframe.groups.base import Group
 from minframe.groups.finite import Finite
@@ -45,3 +46,5 @@ __all__ = [
     "Trivial",
     "U",
 ]
+
+NAMES.update({name: globals()[name] for name in __all__})

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.general import GL
-from minframe.groups.linear import LinearGroup, Reduction, described
+from minframe.groups.linear import LinearGroup, described
 from minframe.groups.lorentz import Lorentz
 from minframe.groups.orthogonal import SO, O
 from minframe.linalg.action import product
@@ -70,7 +70,7 @@ class Translation(_Shifting):
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         return g.isfinite().all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         cloud = cloud.centred()
         shift = cloud.origin
         assert shift is not None
@@ -131,6 +131,9 @@ class Affine(_Shifting):
         bottom[..., -1] = 1
         return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        return self.linear.determinant(linear)
+
     def inverse(self, g: Tensor) -> Tensor:
         linear, shift = self.parts(g)
         back = self.linear.inverse(linear)
@@ -146,8 +149,8 @@ class Affine(_Shifting):
         affine = ((g[..., -1, :] - bottom).abs() <= (default_atol(g) if atol is None else atol)).all(-1)
         return self.linear.contains(linear, atol) & affine & shift.isfinite().all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frame = self.linear.row_frame(cloud.centred())
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frame = self.linear.frame_of(cloud.centred())
         frame.group = self
         return frame
 

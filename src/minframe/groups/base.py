@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input
 from minframe.frame import Frame
 from minframe.layout import Layout
 from minframe.types import Type
-
-
-class Input(NamedTuple):
-    """What determines a frame, or a part of it: a tensor, its type, and its name for messages."""
-
-    name: str
-    x: Tensor
-    type: str
 
 
 class Group(ABC):

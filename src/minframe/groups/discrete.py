@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
-from minframe.groups.base import Input, default_atol
-from minframe.groups.linear import Reduction
+from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
@@ -204,7 +203,7 @@ class Discrete(MatrixGroup):
         """Of ``linalg.grid``, for grids like ``x``."""
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
-    def row_frame(self, cloud: Cloud) -> DiscreteFrame:
+    def frame_of(self, cloud: Cloud) -> DiscreteFrame:
         if cloud.longest is not False:
             raise ValueError(f"{self} has no frames that ignore the order of rows inside a direct sum")
         with torch.no_grad():

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
 from minframe.linalg.action import multiply

@@ -8,17 +8,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud, Planes
+from minframe.checks import all_true
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
-from minframe.linalg.choice import margin
-from minframe.linalg.qr import differentiable_basis, pivoted_qr
+from minframe.linalg.choice import choice_margin
+from minframe.linalg.columns import Columns
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import differentiable_basis
+from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.stabiliser import SpanStabiliser
-from minframe.linalg.whiten import row_basis, smooth, whitened
+from minframe.linalg.whiten import smooth, whiten
+
+MAX_STRETCH = 50.0  # of clouds whose coordinates come from a product with the inverse; beyond it from substitution
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,45 +91,56 @@ class GL(MatrixGroup):
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            basis = row_basis(cloud, rows.detach(), layout)
-            t, inverse = whitened(basis, layout)
+            white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
+        t, inverse, determined, y = white.matrix, white.inverse, white.determined, white.rows
         if cloud.needs_grad:
-            correction = smooth(rows, layout, inverse, basis.determined)
+            correction = smooth(rows, layout, inverse, determined)
             t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-        y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(basis.determined)
+            y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(determined)
 
-        def planes() -> Planes:
-            return Planes.of(y, layout, cloud.tolerance, None, cloud.name, longest=cloud.longest)
-
-        with torch.no_grad():
-            found = pivoted_qr(planes(), False)
+        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
+        white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
+        found = pivoted_qr(white_rows, False)
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
+        pose = CanonicalRows(determined, found.coordinates, layout)
         if self.special:
-            factors = self.volume_factors(torch.linalg.det(linear), basis.determined)
+            factors = self.volume_factors(torch.linalg.det(linear), determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
+            pose.coordinates = [part / layout.for_each_row(factors.detach()) for part in pose.coordinates]
         if poison is not None:
             linear, inverse = linear + poison[..., None, None], inverse + poison[..., None, None]
+            pose.coordinates = [part + layout.for_each_row(poison.unsqueeze(-1)) for part in pose.coordinates]
+        columns = None
+        if not all_true(white.stretch <= MAX_STRETCH):
+            columns = Columns.of(linear, determined, white.stretch > MAX_STRETCH)
+
+        def margin() -> Tensor:
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
+            choice = choice_margin(white_rows, determined, unit * white.stretch)
+            return torch.minimum(choice, white.margin)
+
         return LinearFrame(
             group=self,
             linear=linear,
             inverse=inverse,
+            own_columns=columns,
             shift=cloud.origin,
-            stabiliser=SpanStabiliser(basis.determined),
+            stabiliser=SpanStabiliser(determined),
             cloud=cloud,
-            margin=lambda: margin(planes()),
+            decomposition=pose,
+            margin=margin,
             tied=found.tied,
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
-            basis = row_basis(cloud, rows, layout)
-            _, inverse = whitened(basis, layout)
-        return Reduction(cloud, inverse * basis.determined.unsqueeze(-1), [slice(0, self.d)])
+            white = whiten(rows, layout, cloud.precision, cloud.is_centred)
+        return Reduction(cloud, white.inverse * white.determined.unsqueeze(-1), [slice(0, self.d)])
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """What to multiply each axis with for a determinant of one, ``(*batch, d)``.

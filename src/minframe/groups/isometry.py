@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud, Planes
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.action import multiply
 from minframe.linalg.choice import choice_margin, margin, rank_margin
 from minframe.linalg.columns import STRONG, Columns
-from minframe.linalg.qr import SHORT, CanonicalRows, PivotedQR, cloud_qr, differentiable_basis, pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import SHORT, differentiable_basis
+from minframe.linalg.rows import CanonicalRows, PivotedQR, Precision, Rows
 from minframe.linalg.spectral import adjoint, signs
 from minframe.linalg.split import Split, smooth, split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
@@ -134,6 +136,16 @@ class Isometry(MatrixGroup):
             return g.mH if self.complex else g.mT
         return adjoint(g, self._eta(g).to(g.real.dtype))
 
+    def determinant(self, linear: Tensor) -> Tensor:
+        """A phase. With the blocks A of the first p axes and D of the others, ``det g = det A / conj(det D)``.
+
+        For the Schur complement of A is the inverse of ``D^*``, as ``g^-1 = eta g^* eta``. No singular value of A or D
+        is below 1, so that rounding is multiplied by ``|g|``, and not by ``|g|^d`` as in a determinant of the whole.
+        """
+        first, others = linear[..., : self.p, : self.p], linear[..., self.p :, self.p :]
+        phase = torch.linalg.det(first).sgn()
+        return phase * torch.linalg.det(others).sgn() if self.q else phase
+
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
         g = wide(g)
@@ -142,10 +154,10 @@ class Isometry(MatrixGroup):
         size = g.abs().square().sum((-2, -1)).clamp_min(1)  # of the products that were rounded
         inside = off <= atol * size
         if self.special:
-            inside = inside & ((torch.linalg.det(g) - 1).abs() <= max(atol, 1e-9) * self.d * size)
+            inside = inside & ((self.determinant(g) - 1).abs() <= max(atol, 1e-9) * self.d * size.sqrt())
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         return self._split_frame(cloud) if self.q else self._definite_frame(cloud)
 
     def reduction(self, cloud: Cloud) -> Reduction:
@@ -153,13 +165,13 @@ class Isometry(MatrixGroup):
             return Reduction(cloud, None, [slice(0, self.d)])
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
-            parts = split(cloud, rows, layout, self.p, self.q)
+            parts = split(rows, layout, cloud.precision, self.p, self.q)
             back = self.inverse(parts.matrix)
             back = back if parts.null is None else back @ parts.null.inward
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
-        found = cloud_qr(cloud, self.special)
+        found = pivoted_qr(cloud.as_rows(), self.special)
         q = found.basis.contiguous()  # not a view, so that no graph holds on to what else was computed
         if cloud.needs_grad:
             q = differentiable_basis(cloud.take(found.positions), found, self.special)
@@ -173,14 +185,14 @@ class Isometry(MatrixGroup):
             ),
             cloud=cloud,
             decomposition=found,
-            margin=lambda: margin(cloud.planes(), self.special),
+            margin=lambda: margin(cloud.as_rows(), self.special, cloud.is_centred),
             tied=found.tied,
         )
 
     def _split_frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
-            parts = split(cloud, rows.detach(), layout, self.p, self.q)
+            parts = split(rows.detach(), layout, cloud.precision, self.p, self.q)
         t = parts.matrix
         if cloud.needs_grad:
             t = t @ smooth(rows, layout, parts, self.p, self.q)
@@ -198,15 +210,16 @@ class Isometry(MatrixGroup):
             lengths = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))])
             floor = max(1.5 * cloud.eps, MOVED) * torch.linalg.matrix_norm(t.detach()).unsqueeze(-1) * lengths
 
-        def planes(axes: slice) -> Planes:
-            return Planes.of(y[..., axes], layout, cloud.tolerance, floor, cloud.name, short, cloud.longest)
+        precision = Precision(cloud.eps, cloud.tolerance, floor, cloud.name)
+
+        def along(axes: slice) -> Rows:
+            return Rows(y[..., axes].detach(), layout, precision, None, cloud.longest, short)
 
         bases, determined, ties = [], [], []
         coordinates: list[Tensor] = []
 
         def decomposed(axes: slice) -> PivotedQR:
-            with torch.no_grad():
-                found = pivoted_qr(planes(axes), False)
+            found = pivoted_qr(along(axes), False)
             if cloud.needs_grad:
                 found.basis = differentiable_basis(layout.take_rows(y[..., axes], found.positions), found)
             if found.tied is not None:
@@ -244,7 +257,7 @@ class Isometry(MatrixGroup):
         linear = torch.cat([t[..., axes] @ basis for axes, basis in zip(blocks, bases, strict=True)], -1)
         turned = None if parts.null is None else _block_diagonal(*bases)
         if self.special:
-            phases = self._phases(torch.linalg.det(linear), determined[0])
+            phases = self._phases(self.determinant(linear), determined[0])
             linear = linear * phases.unsqueeze(-2)
             turned = None if turned is None else turned * phases.unsqueeze(-2)
             factors = torch.split(phases.detach().conj(), [self.p, self.q], -1)
@@ -271,7 +284,8 @@ class Isometry(MatrixGroup):
         if parts.null is not None and turned is not None:
             own_inverse = inverse @ parts.null.inward
             assert turned is not None
-            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, parts.null.rank)
+            projector = turned.mH @ parts.null.projector @ turned
+            null = NullSpan(parts.null.here, parts.null.loose, parts.null.back @ turned, projector, parts.null.rank)
             linear = parts.null.boost @ linear
             inverse = self.inverse(linear)
         fixed, span = axes_determined, None
@@ -281,14 +295,13 @@ class Isometry(MatrixGroup):
 
         def split_margin() -> Tensor:
             unit = layout.collect([layout.amax(torch.linalg.vector_norm(y.detach(), dim=-1))]).squeeze(-1)
-            nearest = [parts.margin()]
+            nearest = [parts.margin(layout.sizes() - int(cloud.is_centred))]
             for axes, known in zip(blocks, determined, strict=True):
-                distance = choice_margin(planes(axes), known, unit)
+                distance = choice_margin(along(axes), known, unit)
                 if parts.momentum is not None:
                     at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
                     if axes.start != time:
-                        with torch.no_grad():
-                            found = pivoted_qr(planes(axes), False)
+                        found = pivoted_qr(along(axes), False)
                         longest = found.peaks[..., :1].sqrt()
                         floor = torch.maximum(floors(found), cloud.tolerance * longest)
                         others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_cloud, check_core
-from minframe.cloud import Cloud, Relations
+from minframe.cloud import Cloud, Input, Reduction, Relations
 from minframe.dtypes import narrow
-from minframe.frame import Frame, LinearFrame
-from minframe.groups.base import Group, Input
+from minframe.frame import LinearFrame
+from minframe.groups.base import Group
 from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
 from minframe.relations import check_edge_index, check_rows, check_tensor
 from minframe.types import COORDINATE_TYPES, LINEAR_TYPES
 
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
-
-    Attributes:
-        cloud: with the origin that is taken.
-        matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
-        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
-        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
-    """
-
-    cloud: Cloud
-    matrix: Tensor | None
-    blocks: Sequence[slice] | None
-    axes: Tensor | None = None
+#: what ``+`` makes of groups; filled by ``groups.sum``, which extends ``LinearGroup``
+SUM_MAKERS: list[Callable[..., LinearGroup]] = []
 
 
 class _Coordinates(Group):
@@ -59,11 +45,9 @@ class LinearGroup(_Coordinates):
     frame_types = ("point", "vector")
 
     def __add__(self, other: object) -> LinearGroup:
-        from minframe.groups.sum import direct_sum
-
         if not isinstance(other, LinearGroup):
             raise TypeError(f"{self} can be added to a group that acts on coordinates, such as mf.O(2), got {other!r}")
-        return direct_sum(self, other)
+        return SUM_MAKERS[0](self, other)
 
     @abstractmethod
     def parts(self, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -74,15 +58,12 @@ class LinearGroup(_Coordinates):
         """The element with these parts."""
 
     @abstractmethod
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         """The minimal frame that the inputs of a cloud determine together, rows taken in the order they have."""
 
     @abstractmethod
     def reduction(self, cloud: Cloud) -> Reduction:
         """What is left of the cloud to know but for compact groups; without derivatives."""
-
-    def frame_of(self, cloud: Cloud) -> Frame:
-        return self.row_frame(cloud)
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
@@ -91,12 +72,16 @@ class LinearGroup(_Coordinates):
             batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
             self._check_element(linear, shift)
             check_core(x, kind.order, self.d, type, "x", batch, self.complex)
-        det = torch.linalg.det(linear) if kind.parity and linear is not None else None
+        det = self.determinant(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
         y = transform(x, kind, matrix, det)
         if shift is not None and kind.affine:
             y = y + behind_batch(shift, y, 1)
         return narrow(y, x.dtype)
+
+    def determinant(self, linear: Tensor) -> Tensor:
+        """``(*batch,)``, of the matrix of an element, as exactly as the group allows."""
+        return torch.linalg.det(linear)
 
     def _check_element(self, linear: Tensor | None, shift: Tensor | None) -> None:
         fits = linear is None or tuple(linear.shape[-2:]) == (self.d, self.d)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_not_mapped
-from minframe.cloud import Cloud, Relations
+from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
 from minframe.frame.permutation import PermutationFrame
 from minframe.frame.sparse import sparse_cloud, sparse_frame
-from minframe.groups.base import Group, Input
 from minframe.groups.linear import LinearGroup
+from minframe.groups.product import Permutations, Product
 from minframe.labelling.action import inverse, move
 from minframe.labelling.backend import BACKENDS, DEFAULT, installed_version
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry
@@ -23,12 +22,9 @@ from minframe.layout import Layout
 from minframe.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
-if TYPE_CHECKING:
-    from minframe.groups.product import Product
-
 
 @dataclass(frozen=True, repr=False)
-class S(Group):
+class S(Permutations):
     """All permutations of the rows of a cloud, or of the nodes of a graph; an element is a tensor ``(*batch, n)``.
 
     An element ``g`` takes row ``i`` to row ``g[i]``. Rows are sorted, lexicographically. Graphs are brought into a
@@ -77,8 +73,6 @@ class S(Group):
         return f"S({', '.join(named)})"
 
     def __mul__(self, other: object) -> Product:
-        from minframe.groups.product import Product
-
         if not isinstance(other, LinearGroup):
             raise TypeError(f"S() can be multiplied with a linear group such as mf.O(3), got {other!r}")
         return Product(self, other)

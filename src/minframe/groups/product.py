@@ -9,18 +9,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Input
 from minframe.frame import Frame
 from minframe.frame.curve import CurveFrame
 from minframe.frame.invariant import product_frame
 from minframe.frame.product import Pair
-from minframe.groups.base import Group, Input
+from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
-from minframe.groups.permutation import S
 from minframe.labelling.action import move
 from minframe.labelling.backend import installed_point_version
 from minframe.layout import Layout
 from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
+
+
+class Permutations(Group):
+    """What a product needs to know of ``S()``."""
+
+    backend: str
+    rtol: float
+    directed: bool | None
+    curve: str | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +39,7 @@ class Product(Group):
     are rows; ``"scalar"`` is of the whole sample and stays, ``"node"`` and ``"edge"`` are of rows and pairs of them.
     """
 
-    permutations: S
+    permutations: Permutations
     linear: LinearGroup
 
     types = PRODUCT_TYPES

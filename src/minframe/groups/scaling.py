@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.affine import Affine
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import LinearGroup, Reduction, described
+from minframe.groups.linear import LinearGroup, described
 from minframe.groups.matrix import MatrixGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.size import cloud_size
 from minframe.groups.trivial import Trivial
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.scale import ScaleStabiliser
 
 
@@ -70,8 +70,8 @@ class Scaled(MatrixGroup):
         unit = wide(g) / torch.where(positive[..., None, None], factor, 1.0)
         return positive & self.isometries.contains(unit, default_atol(g) if atol is None else atol)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frame = self.isometries.row_frame(cloud)
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frame = self.isometries.frame_of(cloud)
         size, sized = cloud_size(cloud)
         assert frame.linear is not None
         assert frame.inverse is not None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.sum import Sum
@@ -64,8 +64,8 @@ class Signs(MatrixGroup):
         off = (g.abs() - torch.eye(self.d, dtype=g.dtype, device=g.device)).abs()
         return (off <= (default_atol(g) if atol is None else atol)).flatten(-2).all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frame = self.as_sum.row_frame(cloud)
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frame = self.as_sum.frame_of(cloud)
         frame.group = self
         return frame
 
@@ -118,10 +118,10 @@ class SignedPermutations(MatrixGroup):
         size = g.round().abs()
         return whole & (size.sum(-1) == 1).all(-1) & (size.sum(-2) == 1).all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         if cloud.longest is not False:
             raise ValueError(f"{self} has no frames that ignore the order of rows: columns are sorted by their rows")
-        signed = Signs(self.d).row_frame(cloud)
+        signed = Signs(self.d).frame_of(cloud)
         assert signed.inverse is not None
         with torch.no_grad():
             rows, layout = cloud.rows()

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.affine import Translation
 from minframe.groups.base import default_atol
-from minframe.groups.linear import LinearGroup, Reduction
+from minframe.groups.linear import SUM_MAKERS, LinearGroup
 from minframe.groups.trivial import Trivial
 from minframe.linalg.action import product
 from minframe.linalg.blocks import BlockStabiliser, block_diagonal, slices_of
-from minframe.linalg.qr import CanonicalRows
+from minframe.linalg.rows import CanonicalRows
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,8 +163,8 @@ class Sum(LinearGroup):
 
         return [seen(block) for block in self.blocks]
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
-        frames = [g.row_frame(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
+        frames = [g.frame_of(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
         stabiliser = BlockStabiliser.of([f.stabiliser for f in frames], [g.d for g in self.groups])
         shift = side_by_side([f.shift for f in frames], self.groups) if self.shifts else None
         tied = [f.tied for f in frames if f.tied is not None]
@@ -234,6 +234,9 @@ def direct_sum(*groups: LinearGroup) -> LinearGroup:
         else:
             parts.append(group)
     return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+
+SUM_MAKERS.append(direct_sum)
 
 
 def side_by_side(parts: Sequence[Tensor | None], groups: Sequence[LinearGroup]) -> Tensor:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.frame import LinearFrame
 from minframe.groups.base import check_dimension, default_atol
-from minframe.groups.linear import Reduction, described
+from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup
 from minframe.linalg.stabiliser import IsometryStabiliser
 
@@ -51,7 +51,7 @@ class Trivial(MatrixGroup):
         eye = torch.eye(self.d, dtype=g.dtype, device=g.device)
         return ((g - eye).abs() <= (default_atol(g) if atol is None else atol)).flatten(-2).all(-1)
 
-    def row_frame(self, cloud: Cloud) -> LinearFrame:
+    def frame_of(self, cloud: Cloud) -> LinearFrame:
         rows, layout = cloud.layout.join([x.detach() for x, _ in cloud.inputs])
         peak = layout.collect([layout.amax(rows.abs().amax(-1))]).squeeze(-1)
         check_finite(peak, cloud.name)

@@ -61,12 +61,17 @@ class Arcs:
         once[place[:e]] = True
         looped = edge_index[0, loop]
         if int(once.sum()) != e or torch.unique(looped).shape[0] != looped.shape[0]:
-            raise ValueError(
-                "edge_index lists an edge more than once: merge duplicates first, for example with "
-                "torch_geometric.utils.coalesce"
-            )
+            raise listed_twice()
         keep = (forth != 0) | (back != 0)
         return Arcs(keys // n, keys % n, forth, back).select(keep), loops
+
+
+def listed_twice() -> ValueError:
+    """What a list with duplicates gets."""
+    return ValueError(
+        "edge_index lists an edge more than once: merge duplicates first, for example with "
+        "torch_geometric.utils.coalesce"
+    )
 
 
 def components(source: Tensor, target: Tensor, n: int) -> Tensor:

@@ -15,7 +15,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from minframe.labelling.arcs import Arcs
+from minframe.labelling import native
+from minframe.labelling import orbits as _orbits
+from minframe.labelling.arcs import Arcs, listed_twice
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.pieces import Assembled, Moves
 from minframe.labelling.refine import is_discrete, refine, refine_sparse
@@ -39,26 +41,51 @@ def _matrix(moves: Moves, n: int) -> tuple[Tensor, Tensor]:
 
 
 class Labelling:
-    """What is known about a batch of ``B`` graphs with ``n`` nodes each, padding included.
+    """Canonical orders of a batch of ``B`` graphs with ``n`` nodes each, padding included; results are on the CPU.
 
-    Generators of the automorphism groups are found when they are asked for.
+    What the automorphism groups are is found when it is asked for.
 
     Args:
-        order: ``(B, n)``, the node at each canonical position; padding comes last.
-        colours: ``(B, n)``, refined.
-        tied: the graphs that these do not settle.
-        pieces: of those graphs, if there are any.
+        colours: of the nodes, ``(B, n)``, as ``refine`` takes them.
+        edges: ``(B, n, n)``, likewise.
+        mask: ``(B, n)``, likewise.
+        backend: the library to ask.
 
     Attributes:
-        order: as given.
-        colours: as given.
+        order: ``(B, n)``, the node at each canonical position; padding comes last.
+        colours: ``(B, n)``, refined.
     """
 
-    def __init__(self, order: Tensor, colours: Tensor, tied: Tensor, pieces: Assembled | None) -> None:
-        self.order = order
-        self.colours = colours
-        self._tied = tied
-        self._pieces = pieces
+    def __init__(self, colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> None:
+        self._graph, self._backend = (colours, edges, None if mask is None else mask.cpu()), backend
+        self._library = native.Library(backend) if native.serves(colours) else None
+        if self._library is not None:
+            self.order, self.colours, _ = native.label_dense(*self._graph, self._library, orbits=False)
+            return
+        self.colours = refine(colours, edges, mask).cpu()
+        self.order = self.colours.argsort(dim=-1, stable=True)
+        if self._pieces is not None:
+            n = colours.shape[-1]
+            self.order[self._tied] = self._pieces.order.view(-1, n) % n
+
+    @cached_property
+    def _tied(self) -> Tensor:
+        """The graphs that refinement does not settle."""
+        return (~is_discrete(self.colours, self._graph[2])).nonzero().squeeze(-1)
+
+    @cached_property
+    def _pieces(self) -> Assembled | None:
+        """Those graphs, put together from their pieces."""
+        tied, (_, edges, mask) = self._tied, self._graph
+        if not tied.shape[0]:
+            return None
+        local, n = self.colours[tied], self.colours.shape[-1]
+        if mask is not None:  # padding is tied with nothing
+            mask = mask[tied]
+            local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
+        cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
+        left = residual(cell, Arcs.of_dense(edges[tied.to(edges.device)].cpu(), mask))
+        return Assembled(cell, torch.arange(tied.shape[0]).repeat_interleave(n), left, self._backend)
 
     @cached_property
     def _generated(self) -> tuple[Tensor, Tensor]:
@@ -79,26 +106,82 @@ class Labelling:
         """``(k,)``, the graph of each generator, ascending."""
         return self._generated[1]
 
+    @cached_property
+    def orbits(self) -> Tensor:
+        """``(B, n)``, the smallest node of the orbit of each; padding is alone."""
+        if not self._tied.shape[0]:
+            return torch.arange(self.order.shape[-1]).expand(self.order.shape)
+        if self._library is not None:
+            found = native.label_dense(*self._graph, self._library, orbits=True)[2]
+            assert found is not None
+            return found
+        return _orbits.orbits(self.generators, self.owner, self.order.shape[0])
+
+    @property
+    def trivial(self) -> bool:
+        """Whether no graph has an automorphism."""
+        return not self._tied.shape[0] or not bool((self.orbits != torch.arange(self.order.shape[-1])).any())
+
+
+class SparseLabelling:
+    """The same for graphs whose edges are listed; see ``label_sparse``. Time and memory grow with their number.
+
+    Attributes:
+        order: ``(N,)``, all nodes, graph by graph, each in canonical order.
+    """
+
+    def __init__(
+        self,
+        colours: Tensor,
+        edge_index: Tensor,
+        edge_colours: Tensor | None,
+        batch: Tensor | None,
+        backend: str,
+    ) -> None:
+        edges, batch = (None if x is None else x.cpu() for x in (edge_colours, batch))
+        self._graph, self._backend = (colours.cpu(), edge_index.cpu(), edges, batch), backend
+        self._library = native.Library(backend) if native.serves(self._graph[0]) else None
+        self._cells: Tensor | None = None
+        if self._library is not None:
+            found = native.label_sparse(*self._graph, SPARSE_ROUNDS, self._library, orbits=False)
+            if found is None:
+                raise listed_twice()
+            self.order, self._cells, _ = found
+        else:
+            self.order = self._pieces.order
+
+    @cached_property
+    def _pieces(self) -> Assembled:
+        colours, edge_index, edges, batch = self._graph
+        n = colours.shape[0]
+        arcs, loops = Arcs.of_sparse(edge_index, edges, n)
+        batch = torch.zeros_like(colours) if batch is None else batch
+        return label_arcs(_with_loops(colours, loops), arcs, batch, self._backend, self._cells)
+
+    @property
+    def moves(self) -> Moves:
+        """Generators of the automorphism groups."""
+        return self._pieces.moves
+
+    @cached_property
+    def orbits(self) -> Tensor:
+        """``(N,)``, the smallest node of the orbit of each."""
+        if self._library is None:
+            return _orbits.orbits_sparse(self.moves, len(self.order))
+        found = native.label_sparse(*self._graph, SPARSE_ROUNDS, self._library, orbits=True)
+        assert found is not None
+        assert found[2] is not None
+        return found[2]
+
+    @property
+    def trivial(self) -> bool:
+        """Whether no graph has an automorphism."""
+        return not bool((self.orbits != torch.arange(len(self.order))).any())
+
 
 def labelling(colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT) -> Labelling:
-    """Label graphs ``(B, n)``, ``(B, n, n)`` as ``refine`` takes them; results are on the CPU."""
-    colours = refine(colours, edges, mask).cpu()
-    n = colours.shape[-1]
-    order = colours.argsort(dim=-1, stable=True)
-    mask = None if mask is None else mask.cpu()
-    tied = (~is_discrete(colours, mask)).nonzero().squeeze(-1)
-    if not tied.shape[0]:
-        return Labelling(order, colours, tied, None)
-    local = colours[tied]
-    if mask is not None:  # padding is tied with nothing
-        mask = mask[tied]
-        local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
-    cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
-    left = residual(cell, Arcs.of_dense(edges[tied.to(edges.device)].cpu(), mask))
-    graph = torch.arange(tied.shape[0]).repeat_interleave(n)
-    pieces = Assembled(cell, graph, left, backend)
-    order[tied] = pieces.order.view(-1, n) % n
-    return Labelling(order, colours, tied, pieces)
+    """Label graphs ``(B, n)``, ``(B, n, n)`` as ``refine`` takes them."""
+    return Labelling(colours, edges, mask, backend)
 
 
 def label(
@@ -135,8 +218,8 @@ def label_sparse(
     edge_colours: Tensor | None = None,
     batch: Tensor | None = None,
     backend: str = DEFAULT,
-) -> Assembled:
-    """Label sparse graphs; time and memory grow with the number of edges. Results are on the CPU.
+) -> SparseLabelling:
+    """Label sparse graphs. Results are on the CPU.
 
     Args:
         colours: of the nodes, ``(N,)``, int64.
@@ -145,19 +228,15 @@ def label_sparse(
         batch: the graph of each node, ``(N,)``.
         backend: as for ``label``.
     """
-    n = colours.shape[0]
-    arcs, loops = Arcs.of_sparse(edge_index.cpu(), None if edge_colours is None else edge_colours.cpu(), n)
-    colours = _with_loops(colours.cpu(), loops)
-    batch = torch.zeros_like(colours) if batch is None else batch.cpu()
-    return label_arcs(colours, arcs, batch, backend)
+    return SparseLabelling(colours, edge_index, edge_colours, batch, backend)
 
 
-def label_arcs(colours: Tensor, arcs: Arcs, batch: Tensor, backend: str) -> Assembled:
-    """The same for arcs; ``colours`` tell what loops nodes have."""
+def label_arcs(colours: Tensor, arcs: Arcs, batch: Tensor, backend: str, cells: Tensor | None = None) -> Assembled:
+    """The same for arcs; ``colours`` tell what loops nodes have. ``cells``: from refinement, if they are known."""
     sizes = torch.bincount(batch)
     first = (sizes.cumsum(0) - sizes)[batch]
-    cell = refine_sparse(colours, arcs, batch, rounds=SPARSE_ROUNDS) + first
-    return Assembled(cell, batch, residual(cell, arcs), backend)
+    cells = refine_sparse(colours, arcs, batch, rounds=SPARSE_ROUNDS) if cells is None else cells
+    return Assembled(cells + first, batch, residual(cells + first, arcs), backend)
 
 
 def _with_loops(colours: Tensor, loops: Tensor) -> Tensor:

@@ -30,8 +30,7 @@ def _canonical_order(colours: Tensor, edges: Tensor, mask: Tensor | None, backen
 @torch.library.custom_op("minframe::orbits", mutates_args=())
 def _node_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
     found = _flat(colours, edges, mask, backend)
-    numbers = _orbits.orbits(found.generators, found.owner, found.order.shape[0])
-    return numbers.view(colours.shape).to(colours.device)
+    return found.orbits.reshape(colours.shape).to(colours.device, copy=True)
 
 
 @torch.library.custom_op("minframe::orbitals", mutates_args=())
@@ -54,8 +53,7 @@ def sparse_orbits(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
 ) -> Tensor:
     """Orbit numbers of their nodes, ``(N,)``."""
-    moves = label_sparse(colours, edge_index, edges, batch, backend).moves
-    return _orbits.orbits_sparse(moves, colours.shape[0]).to(colours.device)
+    return label_sparse(colours, edge_index, edges, batch, backend).orbits.to(colours.device)
 
 
 @torch.library.custom_op("minframe::sparse_edge_orbits", mutates_args=())

@@ -66,6 +66,18 @@ def _generators(kinds: list[Kind], backend: str) -> list[list[Move]]:
     return _filled(kinds, found, lambda asked: ask_generators(backend, asked))  # type: ignore[return-value]
 
 
+def order_of(kind: Kind, backend: str) -> list[int]:
+    """The nodes of one piece in canonical order."""
+    return _look_at([kind], backend, nested=False)[0].order
+
+
+def generators_of(kind: Kind, backend: str) -> list[Move]:
+    """Generators of the automorphism group of one piece."""
+    found = _searched(kind)
+    known = None if found is None else found.generators
+    return _generators([kind], backend)[0] if known is None else known
+
+
 def _filled(
     kinds: list[Kind], found: Sequence[T | None], ask: Callable[[list[Kind]], Sequence[T | None]]
 ) -> list[T | None]:

@@ -97,7 +97,7 @@ class GraphSymmetry(Symmetry):
     def orbits(self) -> Tensor:
         if is_compiling():
             return ops.node_orbits(*self._graph)
-        return _orbits.orbits(self._found.generators, self._found.owner, len(self.order)).to(self.device)
+        return self._found.orbits.to(self.device)
 
     def orbitals(self) -> Tensor:
         if is_compiling():
@@ -105,7 +105,7 @@ class GraphSymmetry(Symmetry):
         return _orbits.orbitals(self._found.generators, self._found.owner, len(self.order)).to(self.device)
 
     def trivial(self) -> bool:
-        return not is_compiling() and not len(self._found.owner)
+        return not is_compiling() and self._found.trivial
 
     def sizes(self) -> list[int]:
         colours, edges, mask, backend = self._graph

@@ -97,6 +97,11 @@ class RaggedExpansion:
         )
 
     @property
+    def entry(self) -> Tensor:
+        """Which row each repeated row is a copy of."""
+        return self._rows.entry
+
+    @property
     def edge_pose(self) -> Tensor:
         """The pose that each repeated edge belongs to, once ``set_edges`` has been called."""
         assert self._edges is not None

@@ -20,9 +20,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.cloud import Planes
 from minframe.layout import Layout
-from minframe.linalg.qr import TINY, bar, phase, rank_bound, sample_floor, squared_norms, steps, tie_width
+from minframe.linalg.qr import (
+    TINY,
+    bar,
+    floor_of,
+    phase,
+    planes_of,
+    rank_bound,
+    sample_tensor,
+    squared_norms,
+    steps,
+    tie_width,
+)
+from minframe.linalg.rows import Rows
 
 SAME_AXIS = 1e-6  # the angle below which two rows give the same axis: a change of axes as small as this is no jump
 
@@ -35,17 +46,19 @@ class _Choices(NamedTuple):
     seen: Tensor
 
 
-def _choices(planes: Planes) -> _Choices:
-    """The choices of all axes. Overwrites the planes."""
-    layout, rows = planes.layout, planes.rows
+def _choices(rows: Rows) -> _Choices:
+    """The choices of all axes."""
+    layout, floor, planes = rows.layout, floor_of(rows), planes_of(rows)
+    extended, own = layout.with_identity(len(planes)), planes[..., : layout.length]
     distances, peaks, ties = [], [], []
     first = equal = None
-    for axis, (r2, peak, chosen, _, _) in enumerate(steps(planes)):
+    for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, extended, floor)):
         if first is None:
             first = r2
-            equal = tie_width(peak, sample_floor(planes), planes.tolerance) if planes.longest is True else None
+            if rows.longest is True:
+                equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
         here = layout.positions(r2) == layout.spread(chosen)
-        other_axis = here | ~_same_axis(rows[axis:], r2, layout, chosen)
+        other_axis = here | ~_same_axis(own[axis:], r2, layout, chosen)
         if layout.real is not None:
             other_axis = other_axis & layout.real
         if equal is not None:
@@ -55,7 +68,7 @@ def _choices(planes: Planes) -> _Choices:
             ties.append(tied)
             distance = torch.where(tied, 0.0, distance)
         else:
-            distance = _to_bar(r2, peak, chosen, other_axis, first, planes.short if axis else None, layout)
+            distance = _to_bar(r2, peak, chosen, other_axis, first, rows.short if axis else None, layout)
         distances.append(distance)
         peaks.append(peak.sqrt())
     distance = layout.collect(distances)
@@ -99,28 +112,27 @@ def _same_axis(rows: Tensor, r2: Tensor, layout: Layout, chosen: Tensor) -> Tens
     return off <= SAME_AXIS**2 * r2
 
 
-def margin(planes: Planes, special: bool = False) -> Tensor:
+def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
     """How far the nearest decision of ``pivoted_qr`` is from flipping, ``(*batch,)``, in units of the longest row.
 
-    With ``special`` the last axis does not depend on rows. Overwrites the planes.
+    With ``special`` the last axis does not depend on rows. ``centred``: the rows add up to zero.
     """
-    layout = planes.layout
-    distance, length, seen = _choices(planes)
+    distance, length, seen = _choices(rows)
     if special:
         distance[..., -1] = torch.inf
     longest = length[..., :1]
-    rounding = rank_bound(longest.square(), planes.floor, planes.tolerance).sqrt()
+    rounding = rank_bound(longest.square(), floor_of(rows), rows.precision.tolerance).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(distance, to_rank), to_rank)
-    most = layout.sizes().to(length.device) - int(planes.centred)  # so many axes can be determined at the most
+    most = rows.layout.sizes().to(length.device) - int(centred)  # so many axes can be determined at the most
     possible = torch.arange(length.shape[-1], device=length.device) < most
     nearest = nearest.masked_fill(~(seen & possible), torch.inf).amin(-1, keepdim=True)
     return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
 
 
-def choice_margin(planes: Planes, determined: Tensor, unit: Tensor) -> Tensor:
-    """Of the rows taken for the axes that are determined, in units ``(*batch,)``. Overwrites the planes."""
-    distance, _, seen = _choices(planes)
+def choice_margin(rows: Rows, determined: Tensor, unit: Tensor) -> Tensor:
+    """Of the rows taken for the axes that are determined, in units ``(*batch,)``."""
+    distance, _, seen = _choices(rows)
     return distance.masked_fill(~(determined & seen), torch.inf).amin(-1) / unit.clamp_min(TINY)
 
 

@@ -41,8 +41,8 @@ basis is carried along as ``d`` more rows and comes out as Q, orthogonal to roun
 completing the basis. Where nothing is left (less than SPECK), ``v`` is taken to be ``e_k``, so that every step is a
 reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus.
 Everything happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that
-of one product ``x @ q``; small clouds pay for the number of calls, which is why there are few; and where they can be,
-the loops are compiled (``native``).
+of one product ``x @ q``; small clouds pay for the number of calls, which is why there are few. ``native`` has the same
+loops, compiled; ``loops`` decides between the two.
 """
 
 from __future__ import annotations
@@ -50,16 +50,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled
-from minframe.cloud import Cloud, Planes
-from minframe.layout import Dense, Layout
-from minframe.linalg import native
+from minframe.layout import Layout
+from minframe.linalg.rows import PivotedQR, Rows
 
 FRACTION = 80 * math.pi / 481  # about 0.5225
 SHORT = 3.3
@@ -67,48 +65,6 @@ TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally 
 APART = 5e-11  # and so are those that differ by less than this part of the longest row
 TINY = torch.finfo(torch.float64).tiny
 SPECK = 1e-150  # what is shorter is nothing; its square is still a number
-
-
-@dataclass(slots=True)
-class CanonicalRows:
-    """Rows in their canonical pose.
-
-    Attributes:
-        determined: ``(*batch, d)``, the axes that the rows span.
-        coordinates: ``(*rows, k)`` for successive groups of axes; where not determined, rounding.
-        layout: of the rows.
-        full: whether all axes are known to be determined in all samples.
-    """
-
-    determined: Tensor
-    coordinates: Sequence[Tensor]
-    layout: Layout
-    full: bool = field(default=False, kw_only=True)
-
-    def pose(self, dtype: torch.dtype) -> Tensor:
-        """``(*rows, d)``, zero where not determined."""
-        if len(self.coordinates) == 1:
-            whole = self.coordinates[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
-        else:
-            whole = torch.cat([part.to(dtype) for part in self.coordinates], -1)
-        return whole if self.full else whole.mul_(self.layout.for_each_row(self.determined))
-
-
-@dataclass(slots=True)
-class PivotedQR(CanonicalRows):
-    """The decomposition ``rows = pose @ basis^T``; determined are the first ``rank`` axes.
-
-    Attributes:
-        basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        positions: ``(*batch, d)``, of the row that carries each axis.
-        peaks: ``(*batch, d)``, the largest squared length that was left at each step.
-        tied: ``(*batch,)``, whether several rows were the longest at some step, if longest ones were asked for.
-    """
-
-    basis: Tensor
-    positions: Tensor
-    peaks: Tensor
-    tied: Tensor | None = None
 
 
 class _Step(NamedTuple):
@@ -139,28 +95,31 @@ def squared_norms(columns: Sequence[Tensor]) -> Tensor:
     return r2
 
 
-def _reflect(planes: Tensor, columns: Sequence[Tensor], layout: Layout, v: Tensor) -> Tensor:
-    """Reflect all rows, in place, to bring ``v`` onto the first axis, up to minus the sign that is returned."""
+def _reflector(v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``w``, half of its squared length, and ``s``, for ``v`` ``(k, *sample)``; see above."""
     head, *rest = v.unbind()
     if v.is_complex():
         norm = torch.linalg.vector_norm(v, dim=0)
         nothing = norm < SPECK
         head = torch.where(nothing, 1.0, head)
         s = phase(head) * torch.where(nothing, 1.0, norm)
-        half = ((head + s) * s.conj()).real  # of the squared length of w
+        half = ((head + s) * s.conj()).real
     else:
         norm = functools.reduce(torch.hypot, rest, head)
         nothing = norm < SPECK
         head = torch.where(nothing, 1.0, head)
         s = torch.copysign(torch.where(nothing, 1.0, norm), head)
         half = (head + s) * s
-    w = layout.spread(torch.stack([head + s, *rest]))
+    return torch.stack([head + s, *rest]), half, s
+
+
+def _reflect(planes: Tensor, columns: Sequence[Tensor], w: Tensor, half: Tensor) -> None:
+    """Reflect all rows, in place; ``w`` and ``half`` have an entry for each row."""
     entries = w.conj().unbind() if w.is_complex() else w.unbind()
     c = columns[0] * entries[0]
     for column, entry in zip(columns[1:], entries[1:], strict=True):
         c.addcmul_(column, entry)
-    planes.addcmul_(c.div_(layout.spread(half)), w, value=-1)
-    return s
+    planes.addcmul_(c.div_(half), w, value=-1)
 
 
 def phase(x: Tensor) -> Tensor:
@@ -181,9 +140,16 @@ def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -
     return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
 
 
-def sample_floor(planes: Planes) -> Tensor | float | None:
-    """The floor as a sample tensor."""
-    return planes.layout.as_sample(planes.floor)[0] if isinstance(planes.floor, Tensor) else planes.floor
+def floor_of(rows: Rows) -> Tensor | float | None:
+    """The length below which all is rounding, whatever the longest row is, ``(*batch, 1)``."""
+    if rows.precision.floor is not None or rows.origin is None:
+        return rows.precision.floor
+    return 8 * rows.precision.eps * torch.linalg.vector_norm(rows.origin, dim=-1, keepdim=True)
+
+
+def sample_tensor(floor: Tensor | float | None, layout: Layout) -> Tensor | float | None:
+    """A floor as a sample tensor."""
+    return layout.as_sample(floor)[0] if isinstance(floor, Tensor) else floor
 
 
 def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None) -> Tensor:
@@ -205,116 +171,97 @@ def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) 
     return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
 
 
-def steps(planes: Planes) -> Iterator[_Step]:
-    """Choose a row for each axis in turn, and reflect all rows so that it lies on that axis."""
-    layout, left = planes.layout, planes.values
-    columns, rows = left.unbind(), planes.rows.unbind()
-    lengths = rows[0]
-    row_floor = planes.row_floor
-    for axis in range(len(rows)):
-        r2 = squared_norms(rows[axis:])
+def planes_of(rows: Rows) -> Tensor:
+    """A private float64 copy of the rows, coordinate by coordinate, for ``steps`` to overwrite: ``(d, *rows)``.
+
+    It is contiguous. Behind the rows, relative to their origin, stand the ``d`` rows of the identity for each sample.
+    """
+    layout = rows.layout
+    values = layout.planes(rows.values)
+    if rows.origin is not None:
+        own = values[..., : layout.length]
+        own.sub_(layout.spread(layout.as_sample(rows.origin)))
+        if layout.real is not None:
+            own.mul_(layout.real)
+    return values
+
+
+def steps(rows: Rows, planes: Tensor, extended: Layout, floor: Tensor | float | None) -> Iterator[_Step]:
+    """Choose a row for each axis in turn, and reflect all of ``planes_of`` so that it lies on that axis.
+
+    ``extended`` is their layout, with the identity, and ``floor`` is that of the rows.
+    """
+    layout, longest, row_floor = rows.layout, rows.longest, rows.row_floor
+    left, columns, own = planes, planes.unbind(), planes[..., : layout.length].unbind()
+    lengths, equal, some = own[0], None, None
+    for axis in range(len(own)):
+        r2 = squared_norms(own[axis:])
         if row_floor is not None:
             r2 = torch.where(r2 > row_floor, r2, 0.0)
         peak = layout.amax(r2)
         if axis == 0:
-            check_finite(peak, planes.name)
-            wanted = planes.longest is not False
-            equal = tie_width(peak, sample_floor(planes), planes.tolerance) if wanted else None
-            some = layout.as_sample(planes.longest.unsqueeze(-1))[0] if isinstance(planes.longest, Tensor) else None
-        above = r2 >= layout.spread(bar(peak, equal, some))
-        lengths = lengths if axis else r2
-        if planes.short is not None and axis:  # at first they are what is compared with the bar
+            check_finite(peak, rows.precision.name)
+            lengths = r2
+            if longest is not False:
+                equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
+                some = layout.as_sample(longest.unsqueeze(-1))[0] if isinstance(longest, Tensor) else None
+        above = r2 >= layout.spread(peak * FRACTION if equal is None else bar(peak, equal, some))
+        if rows.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
-            above = above & (lengths <= layout.spread(shortest * planes.short))
+            above = above & (lengths <= layout.spread(shortest * rows.short))
         chosen = layout.first(above)
         if row_floor is not None:  # the axis is as uncertain as the row, and so is what projecting it out leaves
             uncertain = layout.take(row_floor, chosen) / layout.take(r2, chosen).clamp_min(TINY)
             row_floor = row_floor + layout.spread(uncertain)
-        if axis == len(rows) - 1:
-            yield _Step(r2, peak, chosen, -phase(layout.take(rows[-1], chosen)), above)
+        if axis == len(own) - 1:
+            yield _Step(r2, peak, chosen, -phase(layout.take(own[-1], chosen)), above)
         else:
             left = left[1:] if axis else left
-            sign = _reflect(left, columns[axis:], planes.extended, layout.take(left, chosen))
+            w, half, sign = _reflector(layout.take(left, chosen))
+            _reflect(left, columns[axis:], extended.spread(w), extended.spread(half))
             yield _Step(r2, peak, chosen, sign, above)
 
 
-def pivoted_qr(planes: Planes, special: bool) -> PivotedQR:
-    """Choose the rows and decompose. Overwrites the planes.
+def mean(rows: Tensor, layout: Layout) -> Tensor:
+    """Mean of the real rows ``(*rows, d)``, in float64, ``(*batch, d)``; differentiable."""
+    middle = layout.mean(rows)
+    if rows.dtype in (torch.float64, torch.complex128):
+        # Sums of narrower numbers are all but exact. Here a second pass makes coincident points come out as zeros.
+        middle = middle + layout.mean(rows - layout.for_each_row(middle))
+    return middle
 
-    ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
-    """
-    layout, values = planes.layout, planes.values
-    if isinstance(layout, Dense) and native.is_at_hand(values):
-        rows = planes.rows.movedim(0, -1)
-        found = native.pivoted_qr(
-            rows,
-            _rule(planes.tolerance, planes.longest),
-            special,
-            floor=planes.floor,
-            short=planes.short,
-            row_floor=planes.row_floor,
-            longest=_some(planes.longest),
-        )
-        return _compiled(found, layout, planes.name, special)
-    taken = list(steps(planes))
+
+@torch.no_grad()
+def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
+    """See ``Loops``."""
+    layout, tolerance, floor = rows.layout, rows.precision.tolerance, floor_of(rows)
+    planes, extended = planes_of(rows), layout.with_identity(rows.values.shape[-1])
+    taken = list(steps(rows, planes, extended, floor))
     peaks = layout.collect([s.peak for s in taken])
     signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
         signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(taken) - 1))
-    if not data_checks_enabled():  # nobody has looked for NaN: let it show in all that the sample gives
+    if not data_checks_enabled():  # NaN was not looked for: let it show in all that the sample gives
         signs = signs + 0 * taken[0].peak
-    values.mul_(planes.extended.spread(signs))
-    determined = peaks > rank_bound(peaks[..., :1], planes.floor, planes.tolerance)
-    basis = layout.identity(values)
+    planes.mul_(extended.spread(signs))
+    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
+    basis = layout.identity(planes)
     basis = basis.conj() if basis.is_complex() else basis
     tied = None
-    if planes.longest is True:
+    if rows.longest is True:
         several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
-        tied = _tied(several, determined, special)
+        tied = tied_samples(several, determined, special)
     positions = layout.collect([s.chosen for s in taken])
-    return PivotedQR(determined, [planes.rows.movedim(0, -1)], layout, basis, positions, peaks, tied)
+    pose = planes[..., : layout.length].movedim(0, -1)
+    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied)
 
 
-def cloud_qr(cloud: Cloud, special: bool) -> PivotedQR:
-    """``pivoted_qr`` of the rows of a cloud, without derivatives."""
-    layout, x = cloud.layout, cloud.inputs[0][0].detach()
-    simple = len(cloud.inputs) == 1 and isinstance(layout, Dense) and x.ndim == len(layout.batch_shape) + 2
-    if not (simple and native.is_at_hand(x)):
-        with torch.no_grad():
-            return pivoted_qr(cloud.planes(), special)
-    noise = 8 * cloud.eps
-    floor = None if cloud.origin is None or cloud.distance is None else noise * cloud.distance
-    rule, some = _rule(cloud.tolerance, cloud.longest), _some(cloud.longest)
-    found = native.pivoted_qr(
-        x, rule, special, origin=cloud.origin, mask=layout.real, noise=noise, floor=floor, longest=some
-    )
-    return _compiled(found, layout, cloud.name, special)
-
-
-def _rule(tolerance: float, longest: bool | Tensor) -> native.Rule:
-    return native.Rule(FRACTION, tolerance, 0.0 if longest is False else 2 * tie(tolerance), SPECK, TINY)
-
-
-def _some(longest: bool | Tensor) -> Tensor | None:
-    """The samples in which longest rows are asked for, if not in all or none."""
-    return longest if isinstance(longest, Tensor) else None
-
-
-def _tied(several: Tensor, determined: Tensor, special: bool) -> Tensor:
+def tied_samples(several: Tensor, determined: Tensor, special: bool) -> Tensor:
     """Whether rows tie for some axis; not for the last, if it follows from the determinant."""
     ties = several & determined
     return (ties[..., :-1] if special else ties).any(-1)
-
-
-def _compiled(found: native.Decomposition, layout: Layout, name: str, special: bool) -> PivotedQR:
-    if not found.finite:
-        check_finite(found.peaks[..., :1], name)
-    tied = None if found.several is None else _tied(found.several, found.determined, special)
-    return PivotedQR(
-        found.determined, [found.pose], layout, found.basis, found.positions, found.peaks, tied, full=found.full
-    )
 
 
 def differentiable_basis(rows: Tensor, found: PivotedQR, special: bool = False) -> Tensor:

@@ -19,12 +19,17 @@ eigenvectors times the root of ``|eigenvalue|`` do.
 basis of it (``N = V U`` again), each needs a partner outside W: ``M = 2 c^2 (1 - D eta D^* eta) eta N (N^* N)^-1`` has
 ``<N, M> = 2 c^2`` and is orthogonal to D; subtracting ``N <M, M> / 4 c^2`` makes it null, and ``(N + M) / 2 c``, ``(N -
 M) / 2 c`` are unit vectors of either sign. The rows see only their sum, ``N / c``, so the pose does not depend on the
-partner. Nothing invariant sets the scale of a single null row, and ``c`` is 1; beside other rows it is the root of the
-largest eigenvalue. A boost from the scale of N to ``c`` would swamp M, or the rounding by which rows miss being null.
-So T is made at the scale of N, and the rows are projected on the span and brought to the scale ``c`` by ``D eta D^* eta
-+ (c / |N|) N M^* eta / 2``, which takes no large numbers unless D does: the eigenvectors of a thin cloud are multiples
-of N but for a small part. So rows are written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``),
-and their coordinates are those of G, which are harmless, times z. The way back is G times the inverse of these.
+partner. Nothing invariant sets the scale of a single null row: ``c`` is a constant, ``LONE``; beside other rows it is
+the root of the largest eigenvalue. The pose of a single massive row, ``(m, 0, ..., 0)``, tends to 0 with its mass, so
+that of a null row should be as near to 0 as it can be: then it hardly matters to an invariant output which of the two a
+row counts as. Vectors that do not tend to 0 with the pose are enlarged by ``|N| / c`` on the way back, as they are by
+``E / m`` if there is a mass. ``LONE`` is about the smallest ``m / E`` that counts in float64, the root of ``massless``:
+such vectors are not enlarged further by the null row than by the lightest massive ones. A boost from the scale of N to
+``c`` would swamp M, or the rounding by which rows miss being null. So T is made at the scale of N, and the rows are
+projected on the span and brought to the scale ``c`` by ``D eta D^* eta + (c / |N|) N M^* eta / 2``, which takes no
+large numbers unless D does: the eigenvectors of a thin cloud are multiples of N but for a small part. So rows are
+written as ``x = G z`` with ``G = (D, N)``, by substitution (``linalg.columns``), and their coordinates are those of G,
+which are harmless, times z. The way back is G times the inverse of these.
 
 **What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
 ``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
@@ -63,14 +68,18 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, readable
-from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg.action import behind_batch
 from minframe.linalg.choice import rank_margin
 from minframe.linalg.columns import Columns
 from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision
 from minframe.linalg.whiten import Basis, row_basis
 
+LONE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
+EVEN = 1e-3  # of the longest eigenvector: the shortest for which the eigensolver's own errors are small enough
+SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
+CLEAR = 0.1  # of its square: the form of a line that is not known is that of rounding, so the line is too, not null
 COARSE = 64.0  # times rounding: what squares have to be to be known beside a null vector
 
 
@@ -89,6 +98,7 @@ class Null:
         span: ``(*batch, d, d)``, G, and columns of zeros.
         coordinates: ``(*batch, d, d)``, of G, after ``inward``: ``T^-1 inward G``; and columns of zeros.
         back: ``(*batch, d, d)``, G times the inverse of these: from coordinates in T to the rows.
+        projector: ``(*batch, d, d)``, the Euclidean one on the coordinates of the span.
     """
 
     here: Tensor
@@ -100,6 +110,7 @@ class Null:
     span: Tensor
     coordinates: Tensor
     back: Tensor
+    projector: Tensor
 
     def columns(self, bases: Tensor | None = None) -> Columns:
         """What gives the coordinates of rows, in T times ``bases`` ``(*batch, d, d)``, a unitary matrix."""
@@ -120,6 +131,7 @@ class Null:
             self.span,
             self.coordinates,
             self.back,
+            self.projector,
         )
 
 
@@ -133,14 +145,14 @@ def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
     return eta.unsqueeze(-1) * matrix.mH * eta
 
 
-def negligible(cloud: Cloud) -> float:
+def negligible(eps: float) -> float:
     """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
-    return max(3 * cloud.eps, 1e-12)
+    return max(3 * eps, 1e-12)
 
 
-def massless(cloud: Cloud) -> float:
+def massless(eps: float) -> float:
     """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null; see ``linalg.split``."""
-    return max(1.05 * cloud.eps, 1.2e-13)
+    return max(1.05 * eps, 1.2e-13)
 
 
 class Spectral(NamedTuple):
@@ -150,38 +162,40 @@ class Spectral(NamedTuple):
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
-        margin: computes how far the nearest decision is from flipping, ``(*batch,)``.
+        margin: computes how far the nearest decision is from flipping, ``(*batch,)``, given how many axes the rows can
+            determine at most, ``(*batch, 1)``.
     """
 
     matrix: Tensor
     axes: Tensor
     null: Null | None
-    margin: Callable[[], Tensor]
+    margin: Callable[[Tensor], Tensor]
 
 
 def spectral(
-    cloud: Cloud, rows: Tensor, layout: Layout, s: Tensor, p: int, q: int, needed: Tensor | None = None
+    rows: Tensor, layout: Layout, precision: Precision, s: Tensor, p: int, q: int, needed: Tensor | None = None
 ) -> Spectral:
     """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that somebody asks for; ``None``: all."""
     eta = signs(p, q, rows.device)
-    basis = row_basis(cloud, rows, layout, s)
+    basis = row_basis(rows, layout, precision, s)
     if basis.white and min(p, q) == 1:
         axis = _time_axis(s, 0 if p == 1 else p)
         if axis is not None:
-            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda: _smallest(basis.factor, eta))
-    noise = negligible(cloud)
-    size = cloud.offset() * layout.sizes().to(rows.device).sqrt()  # of what the rounding of S is relative to, besides S
+            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda _: _smallest(basis.factor, eta))
+    noise = negligible(precision.eps)
+    size = precision.offset * layout.sizes().to(rows.device).sqrt()  # the rounding of S is relative to S and to this
     found = _eigen(basis, eta, p, noise, size)
     stages = [found]
-    for _ in range(p + q - 1):  # leave out the thinnest direction, until what is left is known
+    for _ in range(p + q):  # leave out the thinnest direction, until what is left is known
         if all_true(found.known):
             break
-        fewer = torch.where(found.known, found.rank, found.rank - 1).clamp_min(1)
-        stages.append(_eigen(row_basis(cloud, rows, layout, s, fewer), eta, p, noise, size))
+        fewer = torch.where(found.known, found.rank, found.rank - 1)
+        fewer = torch.where((found.rank == 1) & (found.forms.amin(-1) < CLEAR), 1, fewer)  # a null line
+        stages.append(_eigen(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
         found = stages[-1].where(~found.known, found)
 
-    def margin() -> Tensor:
-        nearest, open_ = _rank_margin(cloud, layout, basis), torch.ones_like(stages[0].known)
+    def margin(at_most: Tensor) -> Tensor:
+        nearest, open_ = _rank_margin(precision, basis, at_most), torch.ones_like(stages[0].known)
         for stage in stages:
             nearest = torch.where(open_, torch.minimum(nearest, stage.margin()), nearest)
             open_ = open_ & ~stage.known
@@ -191,7 +205,7 @@ def spectral(
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
         matrix = d if basis.white else _refined(v, _regular(d, taken, p, q), p, q)
-        return Spectral(_checked(matrix, eta, cloud, needed), taken, None, margin)
+        return Spectral(_checked(matrix, eta, precision, needed), taken, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -202,11 +216,11 @@ def spectral(
     matrix = _completed(d, n, partner, taken, pairs, p, q)
     regular = _aligned(v, _regular(d, taken, p, q), p, q)
     matrix = torch.where(here[..., None, None], matrix, _refined(v, regular, p, q))
-    matrix = _checked(matrix, eta, cloud, needed)
+    matrix = _checked(matrix, eta, precision, needed)
     axes = _first(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, margin)
-    ratio = torch.where(alone[..., None, None], 1 / length, 1.0)
+    ratio = torch.where(alone[..., None, None], LONE / length, 1.0)
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
@@ -254,10 +268,14 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
     d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
-    eigenvalues, u = torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v))  # ascending
+    vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors  # ascending
+    lengths = torch.linalg.vector_norm(vu, dim=-2)
+    if not all_true(lengths.amin(-1) > EVEN * lengths.amax(-1)):
+        vu = _rotated(vu, eta)
     slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
-    signed, vu = eigenvalues[..., slots] * eta, (v @ u)[..., slots]
+    vu = vu[..., slots]
+    signed = _squares(vu, eta) * eta
     wanted, forms = _axes_wanted(basis, eta, p, noise)
     rank = basis.determined.sum(-1)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
@@ -268,30 +286,64 @@ def _eigen(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Ei
     return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
 
 
-def _rank_margin(cloud: Cloud, layout: Layout, basis: Basis) -> Tensor:
-    """How far the dimension of the span is from another, ``(*batch,)``."""
-    if basis.peaks is None or basis.floor is None:
+def _squares(columns: Tensor, eta: Tensor) -> Tensor:
+    """``<w, w>`` of columns, ``(*batch, k)``."""
+    return (columns.abs().square() * eta.unsqueeze(-1)).sum(-2)
+
+
+def _rotated(w: Tensor, eta: Tensor) -> Tensor:
+    """Columns ``w``, orthogonal in the form but for errors of ``eps |w|^2``, such that errors are ``eps |w_i| |w_j|``.
+
+    The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a
+    cloud is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A
+    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column is changed by a multiple of a
+    long one that is as small as their product demands, and short ones are rotated by products of their own. Of the
+    order of the eigenvalues.
+    """
+    columns = list(w.unbind(-1))
+    for _ in range(SWEEPS):
+        for i in range(len(columns)):
+            for j in range(i + 1, len(columns)):
+                a, b = columns[i], columns[j]
+                product = (a.conj() * eta * b).sum(-1, keepdim=True)
+                size = product.abs()
+                here = size > 0
+                b = b * torch.where(here, product.sgn().conj(), 1.0)
+                gap = ((b.abs().square() - a.abs().square()) * eta).sum(-1, keepdim=True)
+                ratio = gap / torch.where(here, 2 * size, 1.0)
+                tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + torch.hypot(ratio, torch.ones_like(ratio)))
+                tangent = torch.where(here, tangent, 0.0)
+                cosine = (1 + tangent.square()).rsqrt()
+                columns[i], columns[j] = cosine * (a - tangent * b), cosine * (tangent * a + b)
+    w = torch.stack(columns, -1)
+    order = _squares(w, eta).argsort(-1)
+    return w.gather(-1, order.unsqueeze(-2).expand(w.shape))
+
+
+def _rank_margin(precision: Precision, basis: Basis, at_most: Tensor) -> Tensor:
+    """How far the dimension of the span is from another, ``(*batch,)``; ``at_most`` ``(*batch, 1)`` it can be."""
+    if basis.peaks is None:
         return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
     lengths = basis.peaks.sqrt()
     longest = lengths[..., :1]
-    floors = torch.hypot(cloud.tolerance * longest, basis.floor)
-    centred = cloud.origin is not None and all(type.affine for _, type in cloud.inputs)
-    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), layout.sizes() - int(centred))
+    assert isinstance(precision.floor, Tensor)
+    floors = torch.hypot(precision.tolerance * longest, precision.floor)
+    return rank_margin(lengths, floors, torch.maximum(longest, floors).squeeze(-1), at_most)
 
 
-def _checked(matrix: Tensor, eta: Tensor, cloud: Cloud, needed: Tensor | None) -> Tensor:
+def _checked(matrix: Tensor, eta: Tensor, precision: Precision, needed: Tensor | None) -> Tensor:
     """An isometry, or an error; NaN where errors would need to look at the data."""
     off = (adjoint(matrix, eta) @ matrix - torch.eye(len(eta), dtype=matrix.dtype, device=matrix.device)).abs()
     size = matrix.abs().square().sum((-2, -1))
-    exact = off.amax((-2, -1)) <= cloud.eps ** (2 / 3) * size  # what ``contains`` allows
+    exact = off.amax((-2, -1)) <= precision.eps ** (2 / 3) * size  # what ``contains`` allows
     exact = exact if needed is None else exact | ~needed
     if all_true(exact):
         return matrix
     if readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
-            f"{cloud.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which axes it "
-            "has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
+            f"{precision.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which "
+            "axes it has: no frame of any precision exists for it. Give it in float64, or make it exactly null"
         )
     return torch.where(exact[..., None, None], matrix, torch.nan)
 
@@ -401,16 +453,21 @@ def _first(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:
 def _null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
     """N and M, for ``c = 1``; zero columns stay zero."""
     n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # what the eigensolver left of D in it
-    partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
-    partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
-    partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
-    return n - partner @ (n.mH @ (eta.unsqueeze(-1) * n)) / 4, partner  # N is null but for rounding, and now in full
+    for _ in range(4):  # N is null but for rounding; each step squares by how much it is not
+        partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
+        partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
+        partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
+        form = n.mH @ (eta.unsqueeze(-1) * n)
+        n = n - partner @ form / 4
+        if all_true(form.abs().amax((-2, -1)) <= 1e-9 * n.abs().square().sum((-2, -1))):
+            break
+    return n, partner
 
 
 def _span(
     matrix: Tensor, d: Tensor, n: Tensor, taken: Tensor, pairs: Tensor, ratio: Tensor, p: int, q: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``span``, ``coordinates`` and ``back`` of ``Null``; ``matrix`` is T, ``ratio`` what null vectors are scaled by.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``span``, ``coordinates``, ``back`` and ``projector`` of ``Null``; ``ratio``: what null vectors are scaled by.
 
     D has coordinates among axes of its own sign only. All columns of the coordinates are orthogonal, of length 1 (D)
     and, with a part of either sign, 2^1/2 (N): well conditioned.
@@ -426,8 +483,8 @@ def _span(
     span, coordinates = (m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both)
     square = coordinates.mH @ coordinates + torch.diag_embed((~kept).to(d.dtype))
     scale = torch.where(null.unsqueeze(-2), ratio, 1.0)
-    back = span / scale @ torch.linalg.solve(square, coordinates.mH)
-    return span, coordinates * scale, back
+    inverse = torch.linalg.solve(square, coordinates.mH)
+    return span, coordinates * scale, span / scale @ inverse, coordinates @ inverse
 
 
 def _completed(d: Tensor, n: Tensor, partner: Tensor, taken: Tensor, pairs: Tensor, p: int, q: int) -> Tensor:

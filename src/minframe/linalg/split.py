@@ -34,10 +34,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, check_finite
-from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import TINY
+from minframe.linalg.rows import Precision
 from minframe.linalg.spectral import Null, adjoint, boost_to, massless, signs, slope, spectral, tilt
 
 REST = 4.3
@@ -52,38 +52,41 @@ class Split:
         momentum: ``(*batch,)``, whether the total momentum gave the time axis; ``None`` if there is no single one.
         axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
-        margin: computes the relative distance of the nearest decision from flipping, ``(*batch,)``.
+        margin: computes the relative distance of the nearest decision from flipping, ``(*batch,)``, given how many axes
+            the rows can determine at most, ``(*batch, 1)``.
     """
 
     matrix: Tensor
     momentum: Tensor | None
     axes: Tensor | None
     null: Null | None
-    margin: Callable[[], Tensor]
+    margin: Callable[[Tensor], Tensor]
 
 
-def split(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int) -> Split:
-    """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for the ``rows`` of a cloud."""
+def split(rows: Tensor, layout: Layout, precision: Precision, p: int, q: int) -> Split:
+    """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for these rows."""
     s = layout.scatter(rows)
     if min(p, q) > 1:
-        found = spectral(cloud, rows, layout, s, p, q)
+        found = spectral(rows, layout, precision, s, p, q)
         return Split(found.matrix, None, found.axes, found.null, found.margin)
-    rest = rest_frame(cloud, rows, layout, p, q, s)
+    rest = rest_frame(rows, layout, precision, p, q, s)
     momentum = rest.momentum
     assert momentum is not None
     if all_true(momentum):
         return rest
-    found = spectral(cloud, rows, layout, s, p, q, ~momentum)
+    found = spectral(rows, layout, precision, s, p, q, ~momentum)
     matrix = torch.where(momentum[..., None, None], rest.matrix, found.matrix)
     null = None if found.null is None else found.null.where(~momentum)
 
-    def margin() -> Tensor:
-        return torch.minimum(rest.margin(), torch.where(momentum, torch.inf, found.margin()))
+    def margin(at_most: Tensor) -> Tensor:
+        return torch.minimum(rest.margin(at_most), torch.where(momentum, torch.inf, found.margin(at_most)))
 
     return Split(matrix, momentum, found.axes, null, margin)
 
 
-def rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int, scatter: Tensor | None = None) -> Split:
+def rest_frame(
+    rows: Tensor, layout: Layout, precision: Precision, p: int, q: int, scatter: Tensor | None = None
+) -> Split:
     """The boost to the rest frame of the total momentum, and whether it may be taken.
 
     There, with ``u = P / M``, the row ``y_i`` has the time component ``<u, x_i>``, so that ``|y_i|^2 = 2 |<u, x_i>|^2 -
@@ -95,13 +98,13 @@ def rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int, scatt
     eta = eta * eta[time]
     total = layout.total(rows)
     mass2 = (total.abs().square() * eta).sum(-1)
-    timelike = mass2 > massless(cloud) * total.abs().square().sum(-1)
+    timelike = mass2 > massless(precision.eps) * total.abs().square().sum(-1)
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
     axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])
     axis = axis / mass
     form = axis.conj() * eta
     squares = s.diagonal(dim1=-2, dim2=-1).real
-    check_finite(squares.sum(-1), cloud.name)
+    check_finite(squares.sum(-1), precision.name)
     energies2 = (form.unsqueeze(-2) @ s @ form.conj().unsqueeze(-1))[..., 0, 0].real
     lengths, bar = 2 * energies2 - (squares * eta).sum(-1), REST * mass2
     rounding = 1e-12 * axis.abs().square().sum(-1) * squares.sum(-1)  # of S, where the boost is strong
@@ -109,8 +112,8 @@ def rest_frame(cloud: Cloud, rows: Tensor, layout: Layout, p: int, q: int, scatt
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
         lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
 
-    def margin() -> Tensor:
-        return _rest_margin(rows, layout, total, eta, massless(cloud))
+    def margin(_: Tensor) -> Tensor:
+        return _rest_margin(rows, layout, total, eta, massless(precision.eps))
 
     return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, margin)
 

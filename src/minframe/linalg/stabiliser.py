@@ -48,7 +48,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minframe.linalg.action import behind_batch
+from minframe.checks import all_true
+from minframe.linalg.action import behind_batch, multiply
 from minframe.types import Type
 
 
@@ -79,6 +80,10 @@ class Stabiliser(ABC):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> Stabiliser:
         """The same with an entry for each row."""
 
+    def in_parts(self, type: Type) -> InParts | None:
+        """How the samples with a null span that 1 alone fixes are carried outward; ``None``: there are none."""
+        return None
+
     def undefined(self, type: Type, inward: bool) -> Tensor | None:
         """The samples, ``(*batch,)``, for which ``A`` does not exist; ``None`` if there can be no such sample.
 
@@ -106,13 +111,41 @@ class NullSpan:
         here: ``(*batch,)``, whether it is.
         loose: ``(*batch,)``, whether, then, more than one isometry fixes the span.
         outward: ``(*batch, d, d)``, ``g0 P``.
+        projector: ``(*batch, d, d)``, P.
         rank: ``(*batch,)``, dimension of the span.
     """
 
     here: Tensor
     loose: Tensor
     outward: Tensor
+    projector: Tensor
     rank: Tensor
+
+
+@dataclass(frozen=True)
+class InParts:
+    """How vectors are carried outward if the span is null, but fixed by 1 only, so that they need not lie within it.
+
+    A boost that brings null vectors from a scale of 1 to a scale of s multiplies their partners by ``1 / s``. Its
+    matrix has both in every entry, and the product with a null vector is the small difference of large numbers. So
+    what lies in the span goes by ``outward``, which does not know the partners, and what is left of it by the matrix;
+    if that is not more than rounding of the vector, it is nothing.
+
+    Attributes:
+        here: ``(*batch,)``, the samples that this is for.
+        outward, projector: see ``NullSpan``.
+    """
+
+    here: Tensor
+    outward: Tensor
+    projector: Tensor
+
+    def carry(self, y: Tensor, matrix: Tensor, rounding: float) -> Tensor:
+        """``matrix @ v`` for every vector ``v`` of ``y`` ``(*batch, *any, d)``."""
+        rest = y - multiply(y, self.projector)
+        length = torch.linalg.vector_norm(y.detach(), dim=-1, keepdim=True)
+        beside = torch.linalg.vector_norm(rest.detach(), dim=-1, keepdim=True) > rounding * length
+        return multiply(y, self.outward) + multiply(torch.where(beside, rest, 0), matrix)
 
 
 @dataclass(frozen=True)
@@ -149,7 +182,7 @@ class IsometryStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> IsometryStabiliser:
         null = self.null
         if null is not None:
-            null = NullSpan(*map(to_rows, (null.here, null.loose, null.outward, null.rank)))
+            null = NullSpan(*map(to_rows, (null.here, null.loose, null.outward, null.projector, null.rank)))
         span = None if self.span is None else to_rows(self.span)
         return replace(self, determined=to_rows(self.determined), null=null, span=span)
 
@@ -178,11 +211,22 @@ class IsometryStabiliser(Stabiliser):
         kept = matrix * self.kept_axes(type).unsqueeze(-2) if type.order == 1 else matrix
         if self.null is None:
             return kept
-        outward = self.null.outward
-        if type.dual:
-            eta = torch.tensor(self.metric, dtype=torch.float64, device=outward.device)
-            outward = (eta.unsqueeze(-1) * outward * eta).conj()
-        return torch.where(self.null.loose[..., None, None], outward, kept)
+        return torch.where(self.null.loose[..., None, None], self._of_type(self.null.outward, type), kept)
+
+    def in_parts(self, type: Type) -> InParts | None:
+        if self.null is None or self.trivial or not type.order:
+            return None
+        here = self.null.here & ~self.null.loose
+        if all_true(~here):
+            return None
+        return InParts(here, self._of_type(self.null.outward, type), self._of_type(self.null.projector, type))
+
+    def _of_type(self, matrix: Tensor, type: Type) -> Tensor:
+        """What a matrix for vectors is for covectors."""
+        if not type.dual:
+            return matrix
+        eta = torch.tensor(self.metric, dtype=torch.float64, device=matrix.device)
+        return (eta.unsqueeze(-1) * matrix * eta).conj()
 
     def average(self, y: Tensor, type: Type) -> Tensor:
         if self.trivial:

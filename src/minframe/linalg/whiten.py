@@ -5,11 +5,20 @@
 problem. The squared lengths ``|y_i|^2`` that it chooses rows by are the leverages of the rows, which every matrix
 leaves unchanged.
 
-The rows are first written as ``x = z A`` with A the rows that Euclidean pivoting chooses; then
-``Z = sum_i z_i z_i^* >= 1`` has a harmless Cholesky factor L even where the matrix that moved the cloud has a condition
-number of 1e6, whose square would have been that of S. ``T = A^T L / sqrt(n)``. Where the rank is short, T is completed
-by Euclidean normals of the span, whose coordinates are zero. They are as long as the longest row, so that T can be
-inverted whatever the unit of the rows is.
+T is found in two steps, as the condition number of S is the square of that of the rows. A pivoted QR decomposition
+writes them as ``x = Q D z``, D the lengths of the pivots. Since no row is much longer than the pivot of its step,
+``|z| < 1.4``; the pivots themselves are a triangle with a diagonal of ones; so ``Z = sum_i z_i z_i^*`` has a harmless
+Cholesky factor L, however thin the cloud is. ``T = Q D L / sqrt(n)``, and ``T^-1 = sqrt(n) L^-1 D^-1 Q^*`` is as exact:
+rounding of a thin axis stays on it. Where the rank is short, T is completed by normals of the span, whose
+coordinates are zero. They are as long as the longest row, so that T can be inverted whatever the unit of the rows is.
+
+**Rank.** Every matrix of full rank is an element, so a thin cloud is as good as a thick one, and there is no invariant
+by which it could be called flat. What elements of a condition number of c change by no more than a factor of c is how
+far it stands out of its rounding, ``eps`` of its size: rounding changes a singular value by ``eps |X|_F / 2`` at the
+most (Weyl). So the smallest is compared with a few units of that, ``RANK_UNITS``, and not, as under the groups that
+keep lengths, with ``eps^(3/4)``. Elements carry clouds across any threshold; across this one only those that are within
+``RANK_UNITS`` roundings of a flat cloud on one side, which the margin says. More must not be asked for, as T has to be
+invertible in the precision of the input.
 """
 
 from __future__ import annotations
@@ -20,10 +29,15 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud, Planes
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
-from minframe.linalg.qr import pivoted_qr
+from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.qr import TINY
+from minframe.linalg.rows import PivotedQR, Precision, Rows
+
+WHITE = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
+RANK_UNITS = 16.0  # units of rounding, over the whole cloud, that an axis has to stand out by
+ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of the longest row: what is left of a row by the decomposition alone
 
 
 @dataclass(slots=True)
@@ -38,7 +52,6 @@ class Basis:
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
-        floor: ``(*batch, 1)``, what directions along which nothing is longer are not determined by, besides rounding.
     """
 
     rows: Tensor
@@ -48,42 +61,111 @@ class Basis:
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
-    floor: Tensor | None = None
 
 
 def row_basis(
-    cloud: Cloud, rows: Tensor, layout: Layout, scatter: Tensor | None = None, at_most: Tensor | None = None
+    rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor | None = None, at_most: Tensor | None = None
 ) -> Basis:
-    """Write the rows of a cloud in terms of a few of them; or of none, if they are near enough to white as they are.
+    """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
     ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
-    if all_true((failed == 0) & (pivots.amin(-1) > 0.05 * pivots.amax(-1))):
+    if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
-    noise = 8 * cloud.eps * cloud.offset()
-    found = pivoted_qr(Planes.of(rows, layout, cloud.tolerance, noise, cloud.name), False)
+    found = pivoted_qr(Rows(rows, layout, precision), False)
     if at_most is not None:
         found.determined = found.determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
     inverse = torch.linalg.inv(a)
-    z = multiply(rows, layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows))
+    within = layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows)
+    z = multiply(rows, within)
+    # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
+    # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
+    z = z + multiply(rows - multiply(z, layout.for_rows(a.mT, rows)), within)
     factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
-    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks, noise)
+    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
 
 
-def whitened(basis: Basis, layout: Layout) -> tuple[Tensor, Tensor]:
-    """T and its inverse, ``(*batch, d, d)``."""
-    n = torch.where(basis.determined, layout.sizes().to(basis.rows.device), 1).to(basis.rows.real.dtype).sqrt()
-    t = basis.rows.mT @ basis.factor / n.unsqueeze(-2)
-    inverse = torch.linalg.inv(basis.factor) @ basis.inverse.mT * n.unsqueeze(-1)
-    return t, inverse
+@dataclass(slots=True)
+class Whitening:
+    """``x = T y`` with white rows y.
+
+    Attributes:
+        matrix: ``(*batch, d, d)``, T.
+        inverse: of T.
+        determined: ``(*batch, d)``, the axes that the rows span.
+        rows: ``(*rows, d)``, y, zero where not determined; rounding of a thin axis, or of a long row, stays there.
+        margin: ``(*batch,)``, how far the rank is from changing, relative to the size of the cloud.
+        stretch: ``(*batch,)``, how much larger relative changes of the cloud are in y, at most.
+    """
+
+    matrix: Tensor
+    inverse: Tensor
+    determined: Tensor
+    rows: Tensor
+    margin: Tensor
+    stretch: Tensor
+
+
+def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) -> Whitening:
+    """The whitening of rows ``(*rows, d)``, without derivatives; ``centred``: they add up to zero."""
+    root = layout.sizes().to(rows.device).to(rows.real.dtype).sqrt()
+    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
+    pivots = factor.diagonal(dim1=-2, dim2=-1).real
+    if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
+        t = factor / root.unsqueeze(-1)
+        inverse, determined = torch.linalg.inv(t), torch.ones_like(pivots, dtype=torch.bool)
+        far = torch.full_like(pivots[..., 0], torch.inf)
+        y = multiply(rows, layout.for_rows(inverse, rows))
+        return Whitening(t, inverse, determined, y, far, torch.ones_like(far))
+    found = pivoted_qr(Rows(rows, layout, Precision(precision.eps, precision.eps, name=precision.name)), False)
+    z = _clean(found)
+    lengths = layout.take_rows(z, found.positions).diagonal(dim1=-2, dim2=-1).abs()
+    longest = torch.where(lengths[..., :1] > 0, lengths[..., :1], 1.0)
+    there = (lengths > ARITHMETIC * longest).long().cumprod(-1).bool()
+    one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    unit = torch.where(there, lengths, longest)
+    z = z * layout.for_each_row(there / unit)
+    factor = torch.linalg.cholesky(layout.scatter(z) + one * ~there.unsqueeze(-1))
+    # The axes that stand out of rounding: by the singular values, which no order of the rows changes.
+    widths = torch.linalg.svdvals(unit.unsqueeze(-1) * factor * there.unsqueeze(-1))
+    bound = RANK_UNITS * precision.eps * (widths[..., :1] + root * precision.offset)
+    number = torch.arange(len(one), device=one.device)
+    determined = number < (widths > bound).sum(-1, keepdim=True)
+    size = torch.maximum(widths[..., :1], bound).clamp_min(TINY)
+    possible = number < layout.sizes().to(one.device) - int(centred)
+    margin = ((widths - bound).abs() / size).masked_fill(~possible, torch.inf).amin(-1)
+    thinnest = torch.where(determined, widths, torch.inf).amin(-1)
+
+    both = determined.unsqueeze(-1) & determined.unsqueeze(-2)
+    factor = torch.where(both, factor, one)
+    unit, n = torch.where(determined, unit, longest), torch.where(determined, root, 1.0)
+    t = found.basis * unit.unsqueeze(-2) @ factor / n.unsqueeze(-2)
+    back = torch.linalg.inv(factor) * n.unsqueeze(-1)
+    y = multiply(z, layout.for_rows(back, z)) * layout.for_each_row(determined)
+    stretch = (widths[..., 0] / thinnest).clamp_min(1.0)
+    return Whitening(t, back @ (found.basis.mH / unit.unsqueeze(-1)), determined, y, margin, stretch)
+
+
+def _clean(found: PivotedQR) -> Tensor:
+    """Coordinates ``(*rows, d)``, with zeros where a row that carries an axis has nothing but rounding.
+
+    A row that carries an axis has no coordinate behind it. What is computed there is the rounding of this row, which
+    may be long, and would be divided by the length of an axis that is short.
+    """
+    layout = found.layout
+    y = found.coordinates[0].clone()
+    position = layout.positions(y[..., 0])
+    for axis, chosen in enumerate(layout.as_sample(found.positions)):
+        y[..., axis + 1 :].masked_fill_((position == layout.spread(chosen)).unsqueeze(-1), 0.0)
+    return y
 
 
 def smooth(rows: Tensor, layout: Layout, inverse: Tensor, determined: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,16 +11,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from minframe_lab.experiments import record
+from minframe_lab.experiments import processes, record
 from minframe_lab.experiments.dynamics import recipe as moving
 from minframe_lab.experiments.experiment import Experiment
 from minframe_lab.experiments.graphs import run as separating
 from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
+from minframe_lab.experiments.is2re import plane
+from minframe_lab.experiments.is2re.recipe import IS2RE
 from minframe_lab.experiments.methods import METHODS
 from minframe_lab.experiments.nbody.recipe import NBody
 from minframe_lab.experiments.run import CHECKED, Bars, evaluate, run
 from minframe_lab.experiments.table import collect, write_table
+from minframe_lab.experiments.toptag import recipe as tagging
+from minframe_lab.lines import one_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,11 +32,16 @@ app = typer.Typer(
     help="Repeat the paper's experiments. A run that is cut off goes on when the same command is given again.",
 )
 
+CURVES = ("energy", "roc", "parity")  # of what is measured, these are for figures
+
 Method = Annotated[str, typer.Option(help=f"How the backbone is made symmetric: {', '.join(METHODS)}.")]
 Seed = Annotated[int, typer.Option(help="Of everything random in training.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Length of the training; the default is in the recipe.")]
 Output = Annotated[Path | None, typer.Option(help="Folder for results [default: runs/EXPERIMENT-METHOD-SEED].")]
 Data = Annotated[Path | None, typer.Option(exists=True, help="File to read the data from; else they are generated.")]
+Folder = Annotated[
+    Path | None, typer.Option(exists=True, file_okay=False, help="Folder with the data, which minframe data makes.")
+]
 Evaluate = Annotated[Path | None, typer.Option(exists=True, help="Test what a results folder holds, instead.")]
 Limit = Annotated[int | None, typer.Option(min=2, help="Use that many samples of each split only.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the network for training; pays for long runs.")]
@@ -132,6 +139,71 @@ def dynamics(
     _train(wanted, epochs, output, None, evaluate, limit, False, threads, (*moving.METHODS, "potential"))
 
 
+@app.command()
+def toptag(
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"Of the transformer: {', '.join(tagging.METHODS['transformer'])}; of minkgnn: invariant too."
+        ),
+    ] = "minimal",
+    network: Annotated[
+        str, typer.Option(help=f"{', '.join(tagging.METHODS)}: the last is the mass of the jet alone.")
+    ] = ("transformer"),
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Folder = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    jets: Annotated[int | None, typer.Option(min=2, help="Use that many jets of the training set.")] = None,
+    constituents: Annotated[int, typer.Option(min=4, max=200, help="Hardest ones of each jet.")] = 30,
+    width: Annotated[int | None, typer.Option(min=4, help="Of the network [default: 64, of minkgnn 32].")] = None,
+    layers: Annotated[int, typer.Option(min=1, help="Of the network.")] = 3,
+) -> None:
+    """Jets: top quark or not, exactly invariant to O(1, 3); make the data first: minframe data toptag."""
+    width = width or (32 if network == "minkgnn" else 64)
+    with one_line("reproduce"):
+        wanted = tagging.TopTag(
+            method=method, seed=seed, network=network, jets=jets, constituents=constituents, width=width, layers=layers
+        )
+    name = f"toptag-{network}-{method}-{jets or 'all'}-{seed}"
+    _train(
+        wanted, epochs, output or Path("runs") / name, data, evaluate, limit, False, threads, tagging.METHODS[network]
+    )
+
+
+@app.command()
+def is2re(
+    method: Annotated[str, typer.Option(help=", ".join(plane.METHODS))] = "unordered",
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    output: Output = None,
+    data: Folder = None,
+    evaluate: Evaluate = None,
+    limit: Limit = None,
+    threads: Threads = 1,
+    slabs: Annotated[int | None, typer.Option(min=2, help="Use that many slabs of the training set.")] = None,
+    cutoff: Annotated[float, typer.Option(min=1, help="Of neighbours, in Angstrom; the paper has 6.")] = 4.5,
+    width: Annotated[int, typer.Option(min=4, help="Of the network; the paper has 384.")] = 64,
+    interactions: Annotated[int, typer.Option(min=1, help="Of the network; the paper has 5.")] = 3,
+    gaussians: Annotated[int, typer.Option(min=2, help="Of distances; the paper has 104.")] = 32,
+) -> None:
+    """Slabs: energies they relax to, exactly invariant in the plane; make the data first: minframe data is2re."""
+    wanted = IS2RE(
+        method=method,
+        seed=seed,
+        slabs=slabs,
+        cutoff=cutoff,
+        width=width,
+        interactions=interactions,
+        gaussians=gaussians,
+    )
+    output = output or Path("runs") / f"is2re-{method}-{slabs or 'all'}-{seed}"
+    _train(wanted, epochs, output, data, evaluate, limit, False, threads, plane.METHODS)
+
+
 Networks = Annotated[int, typer.Option("--initialisations", "--epochs", min=1, help="Random networks to try.")]
 
 
@@ -175,7 +247,7 @@ def table(
     add: Annotated[list[Path] | None, typer.Option(exists=True, help="Finished runs to copy there first.")] = None,
 ) -> None:
     """Write the table of all results beside the paper's, from their metrics files."""
-    with _one_line():
+    with one_line("reproduce"):
         for folder in add or []:
             typer.echo(f"wrote {collect(folder, results)}")
         typer.echo(f"wrote {write_table(results)}")
@@ -196,7 +268,7 @@ def _train(
     _check_method(experiment.method, methods)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        with _one_line():
+        with one_line("reproduce"):
             found = evaluate(evaluated, data, CHECKED if limit == CHECKED else None)
         _compare(found)
         return
@@ -204,9 +276,11 @@ def _train(
         recipe = replace(experiment.recipe, epochs=epochs)
         experiment = replace(experiment, recipe=replace(recipe, validate_every=min(recipe.validate_every, epochs)))
     folder = output or Path("runs") / f"{experiment.name}-{experiment.method}-{experiment.seed}"
-    with _one_line():
+    with one_line("reproduce"):
         found = run(experiment, folder, data, limit, compiled, Bars())
-    measured = {k: v for k, v in found["measured"].items() if not isinstance(v, dict) or k != "energy"}
+    if not processes.is_first():
+        return
+    measured = {k: v for k, v in found["measured"].items() if k not in CURVES}
     _show({**found["test"], **measured, "seconds of training": found["seconds"]}, folder)
 
 
@@ -217,14 +291,14 @@ def _separate(
     _check_method(experiment.method)
     if evaluated is not None:
         _check_kind(evaluated, experiment.name)
-        with _one_line():
+        with one_line("reproduce"):
             again = separating.repeat(evaluated, data, Bars())
         _compare(again)
         return
     folder = output or Path("runs") / "-".join(
         [experiment.name, experiment.backbone, experiment.method, str(experiment.seed)]
     )
-    with _one_line():
+    with one_line("reproduce"):
         found = separating.run(experiment, folder, data, Bars())
     measured = found.get("measured", {})
     _show(
@@ -233,27 +307,13 @@ def _separate(
     )
 
 
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """Say in a line what is wrong with settings, folders and files, and leave with exit status 2."""
-    try:
-        yield
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"minframe reproduce: {where}{error.strerror or error}", err=True)
-        raise typer.Exit(2) from None
-    except ValueError as error:
-        typer.echo(f"minframe reproduce: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
 def _check_method(method: str, methods: tuple[str, ...] = METHODS) -> None:
     if method not in methods:
         raise typer.BadParameter(f"no method {method!r}: use one of {', '.join(methods)}", param_hint="--method")
 
 
 def _check_kind(folder: Path, name: str) -> None:
-    with _one_line():
+    with one_line("reproduce"):
         kind = record.read(folder)["experiment"]
     if kind != name:
         raise typer.BadParameter(f"{folder} holds a run of {kind}, not of {name}", param_hint="--evaluate")

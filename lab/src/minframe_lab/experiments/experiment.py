@@ -82,6 +82,10 @@ class Experiment(ABC):
     ) -> Batch:
         """The tensors of a split, all with samples along their first axis; ``limit`` asks for the first ones only."""
 
+    def source(self, path: Path | None) -> dict[str, Any]:
+        """Where data come from, for the metrics file; whether they are a surrogate is told by it."""
+        return {}
+
     @abstractmethod
     def model(self) -> nn.Module:
         """A new model; its weights are drawn from PyTorch's generator."""

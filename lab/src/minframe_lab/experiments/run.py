@@ -13,16 +13,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import nn
 
-from minframe_lab.experiments import paper, plots, record
+from minframe_lab.experiments import paper, plots, processes, record
 from minframe_lab.experiments.dynamics.recipe import Dynamics
 from minframe_lab.experiments.experiment import Advance, Batch, Experiment
 from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
+from minframe_lab.experiments.is2re.recipe import IS2RE
 from minframe_lab.experiments.nbody.recipe import NBody
+from minframe_lab.experiments.toptag.recipe import TopTag
 from minframe_lab.experiments.trainer import Progress as Trained
 from minframe_lab.experiments.trainer import fit
 
-EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in (NBody, Hull, ExpClassify, Dynamics)}
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    kind.name: kind for kind in (NBody, Hull, ExpClassify, Dynamics, TopTag, IS2RE)
+}
 CHECKED = 200  # test samples whose result is stored apart, to be looked at again in a moment
 
 
@@ -56,13 +60,13 @@ class Bars(AbstractContextManager["Bars"]):
 
         return to
 
-    def counter(self, what: str) -> Advance:
-        """A bar that is told how many steps more are done."""
-        to, done = self.bar(what, None), [0]
+    def counter(self, what: str, total: int | None = None) -> Advance:
+        """A bar that is told how many steps more are done; with a total it has lines as well."""
+        to, done = self.bar(what, total), [0]
 
         def advance(more: int) -> None:
             done[0] += more
-            to(done[0], "")
+            to(done[0], f"{done[0]} done" if total else "")
 
         return advance
 
@@ -86,8 +90,11 @@ def run(
         bars: to show progress with.
     """
     bars = bars or Bars(quiet=True)
+    if not processes.is_first():
+        bars = Bars(quiet=True)
     found = record.begin(experiment.name, experiment.configuration() | {"limit": limit})
-    record.prepare(found, folder)
+    if processes.is_first():
+        record.prepare(found, folder)
     with bars:
         splits = ("train", "validation", "test")
         train, validation, test = (experiment.data(s, path, limit, bars.counter(f"{s} data")) for s in splits)
@@ -98,6 +105,8 @@ def run(
             to(done.epoch, f"best {experiment.score_name} {best:.5g}" if best is not None else "")
 
         done = fit(experiment, train, validation, folder / record.CHECKPOINT, compiled, told)
+    if not processes.is_first():
+        return found
     model = experiment.model()
     model.load_state_dict(done.weights)
     model.eval()
@@ -109,6 +118,8 @@ def run(
 
     found |= {
         "complete": True,
+        "data": experiment.source(path),
+        "processes": processes.count(),
         "seconds": round(done.seconds, 1),
         "parameters": sum(p.numel() for p in model.parameters()),
         "best_epoch": done.best["epoch"],

@@ -1,4 +1,7 @@
-"""One loop for all experiments, on Lightning Fabric: a run that is cut off goes on and ends with the same result."""
+"""One loop for all experiments, on Lightning Fabric: a run that is cut off goes on and ends with the same result.
+
+Started by ``torchrun``, several processes share each batch and average their gradients; all follow the same weights.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from minframe_lab.experiments import record
+from minframe_lab.experiments import processes, record
 from minframe_lab.experiments.experiment import Batch, Experiment
 
 State = dict[str, Any]
@@ -65,7 +68,7 @@ def fit(
         told: called after every epoch.
         stop_after: leave after that many epochs, as if cut off.
     """
-    fabric = Fabric(accelerator="cpu" if not torch.cuda.is_available() else "auto", devices=1)
+    fabric = processes.engine()
     recipe = experiment.recipe
     seed_epoch(experiment.seed, -1)
     model = experiment.model()
@@ -101,7 +104,9 @@ def fit(
             saved = time.monotonic()
             partial = checkpoint.with_suffix(".part")
             fabric.save(partial, {"model": wrapped, "average": average, "optimizer": optimizer, "progress": vars(done)})
-            partial.replace(checkpoint)
+            if processes.is_first():
+                partial.replace(checkpoint)
+            fabric.barrier()
     return done
 
 
@@ -126,7 +131,8 @@ def _epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate
         chosen = order[i * recipe.batch_size : (i + 1) * recipe.batch_size]
-        loss = experiment.loss(model, tuple(x[chosen] for x in train))
+        mine, factor = processes.share(fabric, tuple(x[chosen] for x in train))
+        loss = factor * experiment.loss(model, mine)
         optimizer.zero_grad()
         fabric.backward(loss)
         if recipe.clip is not None:
@@ -134,7 +140,7 @@ def _epoch(
         optimizer.step()
         _follow(*followed, recipe.ema, epoch * steps + i)
         total += float(loss.detach())
-    return total / steps
+    return processes.mean(fabric, torch.tensor(total / steps, device=fabric.device))
 
 
 @torch.no_grad()

@@ -1,0 +1,1 @@
+"""Datasets that are made here or read from published files: jets and slabs."""

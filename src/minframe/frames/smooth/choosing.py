@@ -1,0 +1,101 @@
+"""What the families of groups share: poses of rows in units of the longest, and what fades with short axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true, check_finite
+from minframe.cloud import Cloud
+from minframe.layout import Layout
+from minframe.linalg.columns import Columns
+from minframe.linalg.fade import FadingStabiliser, coefficients
+from minframe.linalg.qr import TINY
+from minframe.linalg.ramp import ramp_of_root
+from minframe.linalg.soft import Rule
+from minframe.linalg.soft_derivatives import differentiable_poses
+from minframe.linalg.soft_poses import Poses, soft_poses
+from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
+
+ROUNDING = 16 * torch.finfo(torch.float64).eps  # of lengths in a pose, relative to the longest row
+
+
+@dataclass(slots=True)
+class Elements:
+    """``K`` group elements: ``linear`` ``(K, d, d)``, and the other attributes of ``WeightedFrame`` of these names."""
+
+    sample: Tensor
+    weight: Tensor
+    linear: Tensor | None
+    inverse: Tensor | None
+    stabiliser: Stabiliser
+    own_inverse: Tensor | None = None
+    own_columns: Columns | None = None
+
+
+Relative = Callable[[Poses], Tensor]
+
+
+def choose(
+    rows: Tensor,
+    layout: Layout,
+    cloud: Cloud,
+    rule: Rule,
+    rounding: float,
+    reach: Tensor | None = None,
+    relative_to: Callable[[Tensor], Relative] | None = None,
+) -> tuple[Poses, Tensor | None]:
+    """Poses of rows ``(*rows, d)``, lengths relative to the longest of each sample; coefficients of ``linalg.fade``.
+
+    Args:
+        rows: relative to the origin.
+        layout: of the rows.
+        cloud: that they are from.
+        rule: how poses are chosen.
+        rounding: what is shorter than this part of the longest row is noise, or of ``reach`` ``(B,)``.
+        reach: lengths that rounding is relative to.
+        relative_to: given the lengths ``(B,)`` of the longest rows, what gives the squared lengths ``(K, d)`` of the
+            axes of poses over those below which they fade. There are no coefficients without it, nor where all axes are
+            longer.
+    """
+    x, mask = layout.pad(rows), layout.padding_mask()
+    if mask is not None:  # padding of a batch vector repeats a row
+        x = x * mask.unsqueeze(-1)
+    scale = torch.linalg.vector_norm(x.detach(), dim=-1).amax(-1)
+    check_finite(scale, cloud.name)
+    scale = torch.where(scale > 0, scale, 1.0)
+    x = x / scale[:, None, None]
+    noise = torch.full_like(scale, max(rounding, ROUNDING))
+    if reach is not None and len(reach):
+        noise = noise + rounding * reach / scale
+    relative = None if relative_to is None else relative_to(scale)
+    with torch.no_grad():
+        found = soft_poses(x.detach(), mask, rule, noise)
+        squares = None if relative is None else relative(found)
+        long = squares is None or all_true(squares >= 1)
+    if cloud.needs_grad:
+        found = differentiable_poses(x, mask, rule, found, lengths=not long)
+        squares = None if relative is None or long else relative(found)
+    return found, None if squares is None or long else coefficients(ramp_of_root(squares))
+
+
+def relative_squares(length2: Tensor, unit2: Tensor, fade: float, special: bool) -> Tensor:
+    """Squared lengths of axes ``(K, d)`` over that below which they fade: ``fade`` times the root of ``unit2``."""
+    squares = length2 / (unit2.clamp_min(TINY) * fade**2).unsqueeze(-1)
+    if special:  # the last axis follows from the others
+        squares = torch.cat([squares[:, :-1], torch.ones_like(squares[:, -1:])], -1)
+    return squares
+
+
+def fading(c: Tensor | None, level: Callable[[int], IsometryStabiliser], matrix: Tensor) -> FadingStabiliser:
+    """Of poses ``(K, d, d)`` with coefficients ``c``; ``level`` gives the stabiliser of the axes from a number on."""
+    full = torch.ones(matrix.shape[:-1], dtype=torch.bool, device=matrix.device)
+    return FadingStabiliser(full, c, () if c is None else [level(m) for m in range(c.shape[-1])])
+
+
+def poisoned(matrix: Tensor, poison: Tensor | None, sample: Tensor) -> Tensor:
+    """NaN in the matrices of samples that had any, where it is no error."""
+    return matrix if poison is None else matrix + poison.reshape(-1)[sample, None, None]

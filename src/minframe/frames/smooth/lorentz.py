@@ -1,0 +1,91 @@
+"""Smooth frames of the Lorentz groups, and of Poincare: rows carry the axes of space in the rest frame of the total."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true, data_checks_enabled
+from minframe.cloud import Cloud
+from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
+from minframe.groups.base import Group
+from minframe.groups.isometry import MOVED, Isometry
+from minframe.linalg import split
+from minframe.linalg.action import multiply
+from minframe.linalg.columns import STRONG, Columns
+from minframe.linalg.soft import Rule, mean_length2
+from minframe.linalg.soft_poses import Poses
+from minframe.linalg.stabiliser import IsometryStabiliser
+
+
+def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
+    """Outputs along axes of space that are shorter than ``fade`` times the largest energy fade."""
+    rows, layout, poison = cloud.tame_rows()
+    p, q, d = linear.p, linear.q, linear.d
+    with torch.no_grad():
+        parts = split.rest_frame(rows.detach(), layout, cloud.precision, p, q)
+    assert parts.momentum is not None
+    _need_momentum(parts.momentum, group)
+    if poison is not None:
+        poison = torch.where(parts.momentum, poison, torch.nan)
+    t = parts.matrix
+    if cloud.needs_grad:
+        t = t @ split.smooth(rows, layout, parts, p, q)
+    y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
+    time = 0 if p == 1 else p
+    space = slice(1, d) if p == 1 else slice(0, p)
+    with torch.no_grad():  # what rounding left of the momentum at rest, as a boost would take it from the rows
+        total = layout.total(y)
+        energy = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
+        share = y[..., time : time + 1] * layout.for_each_row(1 / energy)
+        left = share * layout.for_each_row(total[..., space])
+    reach = torch.linalg.matrix_norm(t.detach()).reshape(-1)
+    longest = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).reshape(-1)
+
+    def relative_to(scale: Tensor) -> Relative:
+        energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
+        if (mask := layout.padding_mask()) is not None:
+            energy2 = energy2 * mask
+        unit2 = mean_length2(energy2, rule.sharpness) / scale.square()
+        return lambda found: relative_squares(found.length2, unit2[found.sample], fade, linear.special)
+
+    def level(m: int) -> IsometryStabiliser:
+        axis = torch.arange(d, device=rows.device)
+        return IsometryStabiliser((axis - int(p == 1) < m) | (axis == time), linear.special, linear.metric)
+
+    noise = reach * (longest + cloud.offset().reshape(-1))
+    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, MOVED), noise, relative_to)
+    matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
+    known = torch.ones_like(found.gone[..., :1])
+    known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
+    careful = (matrix.detach().square().sum((-2, -1)) > STRONG) | ~known.all(-1)  # see linalg.columns
+    columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
+    stabiliser = fading(c, level, matrix)
+    return Elements(found.sample, found.weight, matrix, linear.inverse(matrix), stabiliser, own_columns=columns)
+
+
+def _matrices(linear: Isometry, t: Tensor, time: int, space: slice, found: Poses) -> Tensor:
+    """The boosts ``t`` ``(B, d, d)`` with the axes of space of each pose, and signs as the group has them."""
+    first = torch.ones(len(t), dtype=t.dtype, device=t.device)
+    if linear.orthochronous:
+        first = torch.where(t.detach()[:, 0, 0] < 0, -1.0, 1.0)
+    wide = t[found.sample]
+    ahead, aside = wide[..., time : time + 1] * first[found.sample, None, None], wide[..., space] @ found.basis
+    matrix = torch.cat([ahead, aside] if linear.p == 1 else [aside, ahead], -1)
+    if linear.special:  # the last axis of space has the sign that the determinant asks for
+        last = torch.arange(linear.d, device=t.device) == (linear.d - 1 if linear.p == 1 else linear.p - 1)
+        sign = torch.linalg.det(matrix.detach()).sgn().unsqueeze(-1)
+        matrix = matrix * torch.where(last, sign, 1.0).unsqueeze(-2)
+    return matrix
+
+
+def _need_momentum(momentum: Tensor, group: Group) -> None:
+    """Refuse samples whose total momentum gives no rest frame."""
+    if data_checks_enabled() and not all_true(momentum):
+        bad = int((~momentum).flatten().nonzero()[0])
+        raise ValueError(
+            f"sample {bad} of {momentum.numel()} has no smooth frame under {group}: its rows do not add up to a "
+            "time-like total momentum (or to one that is by accident, as its rest frame would be a violent boost). "
+            "Particles with positive energies have one, unless they are massless and collinear; points of "
+            "space-time need momenta beside them, as an input of type 'vector'. Else use mf.frames.Minimal()"
+        )

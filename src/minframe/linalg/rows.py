@@ -1,0 +1,103 @@
+"""What the algorithms of this package take and return: rows, how exact they are, and their canonical pose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from minframe.layout import Layout
+
+
+@dataclass(slots=True)
+class Precision:
+    """How exact rows are.
+
+    Attributes:
+        eps: relative rounding of the coordinates, as they were given.
+        tolerance: what is shorter than this part of the longest row is rounding; see ``linalg.qr``.
+        floor: ``(*batch, 1)`` or one for all, and so is what is shorter than this.
+        name: of the inputs, for messages.
+    """
+
+    eps: float
+    tolerance: float
+    floor: Tensor | float | None = None
+    name: str = "x"
+
+    @staticmethod
+    def rank_tolerance(eps: float) -> float:
+        """The tolerance that goes with a rounding of ``eps``."""
+        return max(eps**0.75, 8 * eps)
+
+    @property
+    def offset(self) -> Tensor | float:
+        """How far from the origin rows stood whose rounding is the floor."""
+        return 0.0 if self.floor is None else self.floor / (8 * self.eps)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows among which to choose, without derivatives.
+
+    Attributes:
+        values: ``(*rows, d)``, as they are; padding is read as zero.
+        layout: of the rows.
+        precision: of the values. Without a floor, rows that have an origin are rounded to ``8 eps`` of its length.
+        origin: ``(*batch, d)``, in float64, what the rows are relative to; ``None``: zero.
+        longest: take a longest row, not the first that is long enough; a tensor ``(*batch,)`` if samples differ in it.
+        short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
+        row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
+    """
+
+    values: Tensor
+    layout: Layout
+    precision: Precision
+    origin: Tensor | None = None
+    longest: bool | Tensor = False
+    short: Tensor | None = None
+    row_floor: Tensor | None = None
+
+
+@dataclass(slots=True)
+class CanonicalRows:
+    """Rows in their canonical pose.
+
+    Attributes:
+        determined: ``(*batch, d)``, the axes that the rows span.
+        coordinates: ``(*rows, k)`` for successive groups of axes; where not determined, rounding.
+        layout: of the rows.
+        full: whether all axes are known to be determined in all samples.
+    """
+
+    determined: Tensor
+    coordinates: Sequence[Tensor]
+    layout: Layout
+    full: bool = field(default=False, kw_only=True)
+
+    def pose(self, dtype: torch.dtype) -> Tensor:
+        """``(*rows, d)``, zero where not determined."""
+        if len(self.coordinates) == 1:
+            whole = self.coordinates[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
+        else:
+            whole = torch.cat([part.to(dtype) for part in self.coordinates], -1)
+        return whole if self.full else whole.mul_(self.layout.for_each_row(self.determined))
+
+
+@dataclass(slots=True)
+class PivotedQR(CanonicalRows):
+    """The decomposition ``rows = pose @ basis^T``; determined are the first ``rank`` axes.
+
+    Attributes:
+        basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
+        positions: ``(*batch, d)``, of the row that carries each axis.
+        peaks: ``(*batch, d)``, the largest squared length that was left at each step.
+        tied: ``(*batch,)``, whether several rows were the longest at some step; ``None``: not asked for, or nowhere.
+    """
+
+    basis: Tensor
+    positions: Tensor
+    peaks: Tensor
+    tied: Tensor | None = None

@@ -1,0 +1,96 @@
+"""Poses of ``linalg.soft_poses`` as smooth functions of the rows, with derivatives of any order.
+
+Each pose is written in its own basis, where the tuple of its rows is triangular already: Gram-Schmidt subtracts nothing
+but zeros. So values stay, to rounding, at any rank, and derivatives are those of the decomposition. Axes that no row
+carries enter as constants.
+
+Bases follow from the chosen rows alone. A pose that is the only one of its sample has weight one, and keeps it nearby,
+so that only the poses of the other samples have weights to differentiate, which depend on all rows.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minframe.linalg.ramp import ramp
+from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
+from minframe.linalg.soft_poses import Poses
+
+
+def differentiable_poses(rows: Tensor, mask: Tensor | None, rule: Rule, found: Poses, lengths: bool) -> Poses:
+    """``found``, the poses of clouds ``(B, n, d)``, as smooth functions of the rows; its ``length2`` if asked for."""
+    n, d = rows.shape[-2:]
+    own = found.basis.conj()
+    tuples = rows[found.sample.unsqueeze(-1), found.chosen.clamp_max(n - 1)] @ own
+    one = torch.eye(d, dtype=rows.dtype, device=rows.device)
+    tuples = torch.where(found.gone[:, : tuples.shape[1], None], one[: tuples.shape[1]], tuples)
+    at = torch.arange(len(own), device=rows.device)
+    if not lengths and not (found.chosen >= n).any():
+        at = (found.weight < 1).nonzero().squeeze(-1)
+    weighing = _Weighing(rows, mask, rule, found, at) if len(at) else None
+    axes: list[Tensor] = []
+    for k in range(tuples.shape[1]):
+        v, chosen, gone = tuples[:, k], found.chosen[:, k], found.gone[:, k]
+        if weighing is not None:
+            moments = weighing.choose(chosen[at], gone[at])
+            if moments is not None and len(at) == len(v):
+                which = (chosen - n).clamp_min(0)[:, None, None].expand(-1, 1, d)
+                is_row = (gone | (chosen < n)).unsqueeze(-1)
+                v = torch.where(is_row, v, moments.gather(-2, which).squeeze(-2))
+        axes.append(_completed(v, axes))
+        if weighing is not None:
+            weighing.fix(axes[-1][at])
+    if len(axes) < d:
+        axes.append(_completed(one[-1].expand(len(own), d), axes))
+        if weighing is not None:
+            weighing.last(axes[-1][at], found.gone[at, -1])
+    basis = torch.stack(axes, -1)
+    if rule.special and rows.is_complex():  # the last phase is what the others leave of the determinant
+        last = torch.linalg.det(basis).conj()[:, None, None]
+        basis = torch.cat([basis[..., :-1], basis[..., -1:] * last], -1)
+    weight, length2 = found.weight, found.length2
+    if weighing is not None:
+        weight = weighing.weight if len(at) == len(own) else weight.index_copy(0, at, weighing.weight)
+        length2 = torch.stack(weighing.length2, -1) if lengths else length2
+    return Poses(found.sample, found.basis @ basis, weight, found.chosen, found.gone, length2)
+
+
+class _Weighing:
+    """The weights of the poses ``at``, step by step, with rows ``(K, n, d)`` in the basis of each."""
+
+    def __init__(self, rows: Tensor, mask: Tensor | None, rule: Rule, found: Poses, at: Tensor) -> None:
+        sample = found.sample[at]
+        self.y = y = rows[sample] @ found.basis[at].conj()
+        self.rule = rule
+        self.context = rule.context(y, None if mask is None else mask[sample])
+        self.fixed: Tensor | None = None
+        self.weight = torch.ones(len(y), dtype=torch.float64, device=y.device)
+        self.length2: list[Tensor] = []
+
+    def choose(self, chosen: Tensor, gone: Tensor) -> Tensor | None:
+        """Weigh the rows ``chosen`` ``(K,)``; the moments that competed."""
+        w, length2, moments = choice(self.y, self.fixed, self.context, self.rule)
+        self.weight = self.weight * torch.where(gone, 1.0, w.gather(-1, chosen.unsqueeze(-1)).squeeze(-1))
+        self.length2.append(length2)
+        return moments
+
+    def fix(self, axis: Tensor) -> None:
+        """Take the components along ``axis`` ``(K, d)`` away."""
+        self.fixed = (self.y @ axis.conj().unsqueeze(-1)).squeeze(-1)
+        self.y = self.y - self.fixed.unsqueeze(-1) * axis.unsqueeze(-2)
+
+    def last(self, axis: Tensor, gone: Tensor) -> None:
+        """Weigh the sign of the last axis."""
+        z = (self.y @ axis.conj().unsqueeze(-1)).squeeze(-1)
+        self.length2.append(mean_length2(squares(z.unsqueeze(-1)), self.rule.sharpness))
+        if not self.rule.special:
+            w = ramp((1 + sign_weight(z, self.rule.sharpness)) / 2)
+            self.weight = self.weight * torch.where(gone, 1.0, w)
+
+
+def _completed(v: Tensor, axes: list[Tensor]) -> Tensor:
+    """``v`` ``(K, d)`` less its components along the axes, of length one."""
+    for axis in axes:
+        v = v - axis * (axis.conj() * v).sum(-1, keepdim=True)
+    return v / squares(v).sqrt().unsqueeze(-1)

@@ -1,0 +1,144 @@
+"""The poses of ``linalg.soft`` for a batch of clouds, without derivatives.
+
+The tree of poses is grown step by step, as flat lists over the batch. The rows of every pose are reflected
+(Householder, see ``linalg.qr``), so that coordinates are exact to rounding at any rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minframe.linalg.ramp import ramp
+from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
+
+MAX_POSES = 50_000  # of a sample
+MIN_WEIGHT = 1e-17  # poses of less weight are left out: their sum is below the rounding of one
+
+
+@dataclass(slots=True)
+class Poses:
+    """``K`` poses of all samples, those of each sample together.
+
+    Attributes:
+        sample: ``(K,)``, ascending.
+        basis: ``(K, d, d)``, orthonormal columns.
+        weight: ``(K,)``, of each sample adding up to one.
+        chosen: ``(K, steps)``, the row of each step; moments follow the rows.
+        gone: ``(K, d)``, where nothing was left to choose from.
+        length2: ``(K, d)``, mean squared length of what was left of the nearly longest rows at each step.
+    """
+
+    sample: Tensor
+    basis: Tensor
+    weight: Tensor
+    chosen: Tensor
+    gone: Tensor
+    length2: Tensor
+
+
+class _Tree:
+    """Poses as far as they are fixed, of clouds ``(B, n, d)``.
+
+    Attributes:
+        left: ``(K, n + d, d)``, the rows and the axes of the cloud, in coordinates of which the first are fixed.
+        sample, weight: ``(K,)``.
+        det: ``(K,)``, determinant of all reflections so far.
+        chosen, gone, length2: ``(K,)`` each, for every step so far.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        b, _, d = rows.shape
+        identity = torch.eye(d, dtype=rows.dtype, device=rows.device).expand(b, d, d)
+        self.left = torch.cat([rows, identity], -2)
+        self.sample = torch.arange(b, device=rows.device)
+        self.weight = torch.ones(b, dtype=torch.float64, device=rows.device)
+        self.det: Tensor | None = None
+        self.chosen: list[Tensor] = []
+        self.gone: list[Tensor] = []
+        self.length2: list[Tensor] = []
+
+    def branch(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Go on with what has weight among ``w`` ``(K, choices)``: the pose that each comes from, and its choice."""
+        parent, choice = (w * self.weight.unsqueeze(-1) > MIN_WEIGHT).nonzero(as_tuple=True)
+        self.weight = self.weight[parent] * w[parent, choice]
+        self.sample, self.left = self.sample[parent], self.left[parent]
+        self.det = None if self.det is None else self.det[parent]
+        self.chosen, self.gone, self.length2 = (
+            [x[parent] for x in values] for values in (self.chosen, self.gone, self.length2)
+        )
+        return parent, choice
+
+    def reflect(self, v: Tensor, k: int) -> None:
+        """Turn ``v`` ``(K, d - k)`` onto axis k."""
+        left = self.left[..., k:]
+        norm = squares(v).sqrt()
+        head = v[:, 0]
+        phase = torch.where(head == 0, 1.0, head.sgn())
+        w = torch.cat([(head + phase * norm).unsqueeze(-1), v[:, 1:]], -1)
+        half = norm * (head.abs() + norm)
+        c = left @ w.conj().unsqueeze(-1) / half[:, None, None]
+        left.addcmul_(c, w.unsqueeze(-2), value=-1)
+        left[..., 0] *= -phase.conj().unsqueeze(-1)
+        self.det = phase.conj() if self.det is None else self.det * phase.conj()
+
+
+def soft_poses(rows: Tensor, mask: Tensor | None, rule: Rule, noise: Tensor) -> Poses:
+    """The poses of clouds ``(B, n, d)``, whose padding is zero, without derivatives.
+
+    ``mask`` ``(B, n)``: True for real rows. ``noise`` ``(B,)``: rows that are shorter are rounding.
+    """
+    b, n, d = rows.shape
+    tree, context, noise2 = _Tree(rows), rule.context(rows, mask), noise.square()
+    fixed = None
+    for k in range(rule.steps(d, rows.is_complex())):
+        y = tree.left[:, :n, k:]
+        w, length2, found = choice(y, fixed, context, rule)
+        nothing = length2 <= noise2[tree.sample]
+        some_gone = bool(nothing.any())
+        if some_gone:
+            w = torch.where(nothing.unsqueeze(-1), torch.arange(w.shape[-1], device=w.device) == 0, w)
+        tree.length2.append(length2)
+        tree.gone.append(nothing)
+        parent, row = tree.branch(w)
+        _check_number(tree.sample, b)
+        v = (y if found is None else torch.cat([y, found], -2))[parent, row]
+        if some_gone:
+            first = torch.arange(d - k, device=rows.device) == 0
+            v = torch.where(tree.gone[-1].unsqueeze(-1), first.to(v.dtype), v)
+        tree.reflect(v, k)
+        tree.chosen.append(row)
+        fixed = tree.left[:, :n, k]
+        context = None if context is None else context.take(parent)
+    if len(tree.chosen) < d:
+        _fix_last(tree, n, rule, noise2)
+    chosen = torch.stack(tree.chosen, -1) if tree.chosen else tree.sample.new_empty(len(tree.sample), 0)
+    basis = tree.left[:, n:].conj().resolve_conj()
+    return Poses(tree.sample, basis, tree.weight, chosen, torch.stack(tree.gone, -1), torch.stack(tree.length2, -1))
+
+
+def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor) -> None:
+    """The axis that no row is chosen for: by the determinant, or with either sign."""
+    z = tree.left[:, :n, -1]
+    length2 = mean_length2(squares(z.unsqueeze(-1)), rule.sharpness)
+    nothing = length2 <= noise2[tree.sample]
+    tree.length2.append(length2)
+    tree.gone.append(nothing)
+    if not rule.special:
+        m = torch.where(nothing, 1.0, sign_weight(z, rule.sharpness))
+        _, which = tree.branch(ramp((1 + torch.stack([m, -m], -1)) / 2))
+        tree.left[..., -1] *= torch.where(which == 0, 1.0, -1.0).unsqueeze(-1)
+    elif tree.det is not None:
+        tree.left[..., -1] *= tree.det.conj().unsqueeze(-1)
+
+
+def _check_number(sample: Tensor, count: int) -> None:
+    """Refuse samples whose symmetry is beyond all bounds, such as solids in eight dimensions."""
+    if len(sample) > MAX_POSES and int((number := torch.bincount(sample, minlength=count)).max()) > MAX_POSES:
+        raise ValueError(
+            f"sample {int(number.argmax())} of {count} has more than {MAX_POSES} poses, and more than any backbone "
+            "will go through: its symmetry is too large for a smooth frame, which has a pose for each element of it. "
+            "Use mf.frames.Minimal(), which averages over symmetries in closed form, or a larger sharpness"
+        )
