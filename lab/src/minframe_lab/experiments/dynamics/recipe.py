@@ -74,9 +74,8 @@ class Dynamics(Experiment):
         frames: dict[str, mf.frames.Method] = {
             "minimal": mf.frames.Unordered(),
             "pca": mf.frames.PCA(),
-            # Moments keep poses few in large round clouds; in small molecules they turn fast, and forces suffer.
-            "smooth": mf.frames.Smooth(self.sharpness, moments=False),
-            "drawn": mf.frames.Smooth(self.sharpness, samples=1, moments=False),
+            "smooth": mf.frames.Smooth(self.sharpness),
+            "drawn": mf.frames.Smooth(self.sharpness, samples=1),
         }
         return mf.Invariant(backbone, mf.SE(3), TYPES, mask="mask", frames=frames[method])
 
