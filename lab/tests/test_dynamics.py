@@ -18,6 +18,7 @@ import minframe.ase
 from minframe_lab.experiments import record
 from minframe_lab.experiments.app import app
 from minframe_lab.experiments.dynamics import data, molecules, potential, verlet
+from minframe_lab.experiments.dynamics import found as comparison
 from minframe_lab.experiments.dynamics.errors import errors
 from minframe_lab.experiments.dynamics.motion import orientation_error, trajectories
 from minframe_lab.experiments.dynamics.poses import Shown, poses
@@ -49,6 +50,10 @@ def springs(stiffness: float = 30.0) -> verlet.Field:
         return stiffness * (length - 1) ** 2 / 2, torch.stack([-pull, pull], 1)
 
     return field
+
+
+def _force_error(folder: Path) -> float:
+    return float(record.read(folder)["test"]["force_mae"])
 
 
 class TestVerlet:
@@ -293,28 +298,30 @@ class TestRuns:
         assert found["measured"]["paths"]["methane"]["picoseconds"] == 0.1
 
     def test_table(self, tmp_path: Path) -> None:
-        results = tmp_path / "results"
-        for method in ("smooth", "plain"):
+        results, page = tmp_path / "lab" / "results", tmp_path / "docs" / "dynamics.md"
+        page.parent.mkdir()
+        page.write_text(f"before\n{comparison.BEGIN}\nold\n{comparison.END}\nafter\n")
+        for method in ("smooth", "minimal", "plain"):
             experiment = Dynamics(method=method, picoseconds=0.1)
             run(experiment, tmp_path / f"dynamics-{method}-0", limit=8)
             collect(tmp_path / f"dynamics-{method}-0", results)
-        done = CliRunner().invoke(
-            app,
-            [
-                "dynamics",
-                "--method",
-                "potential",
-                "--picoseconds",
-                "0.1",
-                "--output",
-                str(results / "dynamics-potential-0"),
-            ],
-        )
+        folder = str(results / "dynamics-potential-0")
+        words = ["dynamics", "--method", "potential", "--picoseconds", "0.1", "--output", folder]
+        done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
         text = write_table(results).read_text()
         assert "the potential itself | 0.1 |" in text
         assert "no frame, random rotations | 32 |" in text
         assert (results / "dynamics.png").stat().st_size > 1000
+        written = page.read_text()
+        assert written.startswith("before\n")
+        assert written.endswith("after\n")
+        assert "old" not in written
+        ratio = _force_error(results / "dynamics-smooth-0") / _force_error(results / "dynamics-minimal-0")
+        assert f"{ratio:.2f}" in written
+        again = page.read_text()
+        write_table(results)
+        assert page.read_text() == again
 
     def test_unknown_method(self) -> None:
         done = CliRunner().invoke(app, ["dynamics", "--method", "sharp"])
