@@ -102,7 +102,7 @@ class TestVerlet:
         one = torch.full((2,), 1.0, dtype=torch.float64)
         found = verlet.integrate(springs(0.01), x, v, torch.ones_like(x[..., :1]), one, 60)
         assert found.whole.tolist() == [60, 25]  # at 25 steps of 0.098 it is 3.4 away
-        assert torch.equal(found.positions[1], x[1])
+        assert 3.3 < float(found.positions[1, 1, 0] - found.positions[1, 0, 0]) < 3.5  # it rests where it was then
         assert float(found.energy[:, 0].diff().abs().max()) < 1e-12
         found = verlet.integrate(springs(0.01), x[1:], v[1:], torch.ones_like(x[1:, :, :1]), one[1:], 1000)
         assert len(found.energy) == 31  # the look after the last one that found it whole

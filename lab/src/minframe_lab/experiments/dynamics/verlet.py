@@ -21,7 +21,7 @@ class Paths:
     """Total energies ``(steps + 1, B)``, momenta and angular momenta ``(steps + 1, B, 3)``, and the state at the end.
 
     ``whole`` ``(B,)`` is the number of steps after which each molecule was seen in one piece for the last time. Those
-    that have come apart rest where they began.
+    that have come apart rest where they were then.
     """
 
     energy: Tensor
@@ -54,7 +54,7 @@ def integrate(
     """
     h = (steps * FEMTOSECOND)[:, None, None]
     real = torch.ones_like(positions[..., 0], dtype=torch.bool) if mask is None else mask
-    start, (energy, force) = positions, field(positions)
+    safe, (energy, force) = positions, field(positions)
     rows = []
     going = torch.ones_like(steps, dtype=torch.bool)
     whole = torch.zeros_like(steps, dtype=torch.int64)
@@ -76,10 +76,9 @@ def integrate(
             if number % CHECKED == 0 or number == count:
                 going = going & _in_one_piece(positions, real)
                 whole = torch.where(going, number, whole)
-                if not bool(going.all()):
-                    kept = going[:, None, None]
-                    velocities, h = torch.where(kept, velocities, 0.0), torch.where(kept, h, 0.0)
-                    positions = torch.where(kept, positions, start)
+                kept = going[:, None, None]
+                safe = positions = torch.where(kept, positions, safe)
+                velocities, h = torch.where(kept, velocities, 0.0), torch.where(kept, h, 0.0)
                 if not bool(going.any()):
                     break
             if number % 100 == 0:
