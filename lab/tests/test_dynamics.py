@@ -185,6 +185,14 @@ class TestFrames:
         there, back = (with_forces(model, (pos + s * h * way, species.double(), mask))[0] for s in (1, -1))
         torch.testing.assert_close((back - there) / (2 * h), (force * way).sum((-2, -1)), atol=1e-7, rtol=1e-5)
 
+    def test_an_interrupt_ends_all_paths(self) -> None:
+        def stop(_: int) -> None:
+            raise KeyboardInterrupt
+
+        found = trajectories(Dynamics(method="minimal").model().double().eval(), 0.5, stop)["paths"]
+        assert max(path["picoseconds"] for path in found.values()) == 0.05
+        assert all(path["apart"] == (path["picoseconds"] < 0.05) for path in found.values())
+
     def test_smooth_conserves_and_hard_jumps(self) -> None:
         jumps = {}
         for method in ("minimal", "smooth"):

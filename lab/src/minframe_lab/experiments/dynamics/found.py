@@ -85,13 +85,13 @@ def _judged(value: float | None, unit: float, most: float, name: str, of: str) -
 def _lengths(runs: dict[str, Record]) -> str:
     words = {"smooth": "smooth frames", "minimal": "hard ones", "pca": "PCA frames", "drawn": "drawn poses"}
     words["plain"] = "no frame"
-    told = []
+    wanted, told = runs["potential"]["configuration"]["picoseconds"], []
     for method in (m for m in words if m in runs):
-        r = runs[method]
-        length = r["configuration"]["picoseconds"]
-        ended = [f"{n} {_path(r, n)['picoseconds']:.3g}" for n in NAMES if _path(r, n)["picoseconds"] < length]
-        text = f"{words[method]} {length:g} ps" + (f", until they came apart {', '.join(ended)} ps" if ended else "")
-        told.append(_bold(text, length < runs["potential"]["configuration"]["picoseconds"]))
+        paths = {name: _path(runs[method], name) for name in NAMES}
+        length = max(path["picoseconds"] for path in paths.values())
+        apart = [f"{name} apart at {p['picoseconds']:.3g}" for name, p in paths.items() if p.get("apart")]
+        whole = all(p.get("apart") or p["picoseconds"] >= wanted for p in paths.values())
+        told.append(_bold(", ".join([f"{words[method]} {length:.3g} ps", *apart]), not whole))
     return "; ".join(told)
 
 

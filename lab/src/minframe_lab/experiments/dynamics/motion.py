@@ -43,17 +43,23 @@ def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda
     with mf.unchecked():  # a molecule that comes apart is no reason to stop
         positions, velocities = (x.repeat(2, 1, 1) for x in data.starts())
         first = moved(positions, velocities, count // 2)
-        last = moved(first.positions[:kinds], first.velocities[:kinds], count - count // 2)
+        taken = len(first.energy) - 1
+        left = count - count // 2 if taken == count // 2 else 0  # none if it was interrupted, or all are apart
+        last = moved(first.positions[:kinds], first.velocities[:kinds], left)
     rows = [tuple(x[: n + 1, i] for x in first.conserved) for i, n in enumerate(first.whole.tolist())]
-    for i, n in enumerate(last.whole.tolist()):
-        if int(first.whole[i]) == count // 2:
-            rows[i] = tuple(torch.cat([a, b[1 : n + 1, i]]) for a, b in zip(rows[i], last.conserved, strict=True))
-    taken = len(first.energy) + len(last.energy) - 2
-    return {
+    apart = (first.whole < taken)[:kinds]
+    for i in (~apart).nonzero().flatten().tolist():
+        end = int(last.whole[i])
+        rows[i] = tuple(torch.cat([a, b[1 : end + 1, i]]) for a, b in zip(rows[i], last.conserved, strict=True))
+    found = {
         "orientations": orientation_error(model),
-        "seconds_per_step": (time.process_time() - started) / taken,
+        "seconds_per_step": (time.process_time() - started) / (taken + len(last.energy) - 1),
         **described(rows[:kinds], rows[kinds:]),
     }
+    apart = apart | (last.whole < len(last.energy) - 1)
+    for name, value in zip(molecules.NAMES, apart.tolist(), strict=True):
+        found["paths"][name]["apart"] = value
+    return found
 
 
 def described(full: Sequence[Batch], half: Sequence[Batch]) -> dict[str, Any]:

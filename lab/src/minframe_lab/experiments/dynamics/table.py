@@ -116,7 +116,8 @@ def _conserved(records: list[Record]) -> Iterable[str]:
             path = paths[name]
             cells.append(" / ".join(_number(path[k]) for k in ("range", "drift", "jump")))
             if path["picoseconds"] < length:
-                cells[-1] += f" (until {path['picoseconds']:g} ps)"
+                why = "apart" if path.get("apart") else "ended"
+                cells[-1] += f" ({why} at {path['picoseconds']:g} ps)"
         rows.append([label(r), f"{length:g}", *cells])
     return _rows(["method", "ps", *(f"{name} ({KINDS[name]})" for name in NAMES)], rows)
 
