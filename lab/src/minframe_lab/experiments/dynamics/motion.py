@@ -16,13 +16,14 @@ from minframe_lab.experiments.experiment import Advance, Batch
 
 STEPS = (0.5, 0.25)  # fs
 ORIENTATIONS = 115
+BOTH = 8  # the part of the steps that is taken with both lengths
 SHOWN = 250  # points of a path that are kept
 
 
 def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
     """What paths in a learned energy conserve, and its errors under rotations; in float64.
 
-    All molecules move in one batch, with both lengths of steps for the first quarter of the time.
+    All molecules move in one batch, with both lengths of steps for the first eighth of the number of steps.
     """
     model.requires_grad_(False)  # a step then takes no gradients but those of the positions
     kinds, steps = (
@@ -42,9 +43,9 @@ def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda
 
     with mf.unchecked():  # a molecule that comes apart is no reason to stop
         positions, velocities = (x.repeat(2, 1, 1) for x in data.starts())
-        first = moved(positions, velocities, count // 2)
+        first = moved(positions, velocities, count // BOTH)
         taken = len(first.energy) - 1
-        left = count - count // 2 if taken == count // 2 else 0  # none if it was interrupted, or all are apart
+        left = count - taken if taken == count // BOTH else 0  # none if it was interrupted, or all are apart
         last = moved(first.positions[:kinds], first.velocities[:kinds], left)
     rows = [tuple(x[: n + 1, i] for x in first.conserved) for i, n in enumerate(first.whole.tolist())]
     apart = (first.whole < taken)[:kinds]
