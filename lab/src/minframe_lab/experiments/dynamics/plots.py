@@ -35,7 +35,9 @@ def energies(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def _longest(records: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
-    """Of the runs of a method that with the longest path, the first seed first; none if there is no run."""
+    """Of the runs of a method the one with the longest path, the gentlest and the first seed; none without a run."""
     found = [r for r in records if r["configuration"]["method"] == method]
-    found.sort(key=lambda r: (-r["configuration"]["picoseconds"], r["configuration"]["seed"]))
+    found.sort(
+        key=lambda r: (-r["configuration"]["picoseconds"], r["configuration"]["sharpness"], r["configuration"]["seed"])
+    )
     return found[:1]
