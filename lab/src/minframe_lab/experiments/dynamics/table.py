@@ -111,12 +111,13 @@ def _conserved(records: list[Record]) -> Iterable[str]:
     rows = []
     for r in records:
         paths, length = r["measured"]["paths"], r["configuration"]["picoseconds"]
+        longest = max(path["picoseconds"] for path in paths.values())
         cells = []
         for name in NAMES:
             path = paths[name]
             cells.append(" / ".join(_number(path[k]) for k in ("range", "drift", "jump")))
             if path["picoseconds"] < length:
-                why = "apart" if path.get("apart") else "ended"
+                why = "apart" if path["picoseconds"] < longest else "ended"
                 cells[-1] += f" ({why} at {path['picoseconds']:g} ps)"
         rows.append([label(r), f"{length:g}", *cells])
     return _rows(["method", "ps", *(f"{name} ({KINDS[name]})" for name in NAMES)], rows)
