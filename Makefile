@@ -11,7 +11,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c src/minframe/labelling/_graphs.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics,is2re,toptag]"
 	touch $@
 
 # Errors above the bound are exit status 1; the report is still made, and ends with the same status.
@@ -39,7 +39,7 @@ bench: setup
 
 # The pages in docs/, as docs/_build/index.html. The tests build them as well, and run every example in them.
 docs: setup
-	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -n -q -E -a -b html docs docs/_build
 
 # The pictures on those pages, drawn again.
 figures: setup

@@ -90,7 +90,13 @@ def tables(app: Sphinx, what: str, name: str, obj: object, options: object, line
     lines[:] = out
 
 
+def fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """Fields of named tuples are described under their class; by themselves they only say their number."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Sphinx) -> None:
     """Register the renderer of formulas, and that of tables in docstrings, before napoleon sees them."""
+    app.connect("autodoc-skip-member", fields)
     app.connect("autodoc-process-docstring", tables, priority=100)
     app.add_html_math_renderer("mathml", inline_renderers=(inline_math, None), block_renderers=(display_math, None))

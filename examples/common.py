@@ -1,20 +1,23 @@
-"""What the examples share: a progress bar, a table, and a file with all that is needed to repeat a run."""
+"""What the examples share: a progress bar, a table, a picture, and a file with all that is needed to repeat a run."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track as progress
 from rich.table import Table
 
 from minframe_lab.experiments.record import commit, hardware
+from minframe_lab.palette import COLOURS
 
 RESULTS = Path(__file__).parent.parent / "lab" / "results" / "examples"
 
@@ -64,3 +67,32 @@ def save(name: str, configuration: dict[str, Any], results: Any, quick: bool) ->
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def picture(name: str, figure: Figure, quick: bool) -> None:
+    """The figure as ``lab/results/examples/NAME.png``; of a short form, in the folder for temporary files."""
+    path = (Path(tempfile.gettempdir()) if quick else RESULTS) / f"{name}.png"
+    figure.savefig(path, dpi=110)
+    print(f"picture: {path}")
+
+
+def bars(
+    name: str, label: str, results: Mapping[str, Sequence[Sequence[float]]], parts: Sequence[str], quick: bool
+) -> None:
+    """A picture of means over seeds, of one or several ``parts`` for each row, with all values as dots."""
+    figure = Figure(figsize=(8, 1.2 + 0.26 * len(results) * len(parts)), layout="constrained")
+    axis = figure.add_subplot()
+    height = 0.8 / len(parts)
+    for k, (part, colour) in enumerate(zip(parts, COLOURS[3:] + COLOURS[:3], strict=False)):
+        at = [i + (k - (len(parts) - 1) / 2) * height for i in range(len(results))]
+        values = [list(of[k]) for of in results.values()]
+        axis.barh(at, [sum(v) / len(v) for v in values], 0.9 * height, color=colour, label=part)
+        for y, v in zip(at, values, strict=True):
+            axis.plot(v, [y] * len(v), "o", color="black", markersize=2)
+    axis.set_yticks(range(len(results)), list(results))
+    axis.invert_yaxis()
+    axis.set_xlabel(label)
+    axis.spines[["top", "right"]].set_visible(False)
+    if len(parts) > 1:
+        figure.legend(loc="outside upper right", ncols=len(parts), frameon=False)
+    picture(name, figure, quick)

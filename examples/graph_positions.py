@@ -8,7 +8,7 @@ arbitrary signs and bases, which depend on how the nodes are numbered; the usual
 from __future__ import annotations
 
 import torch
-from common import arguments, save, show, spread, track
+from common import arguments, bars, save, show, spread, track
 from molecules import K, N, Network, library_encodings, molecule
 from torch import Tensor
 
@@ -79,6 +79,8 @@ def main() -> None:
     columns = ("encodings", "test error", "graphs whose encodings change", "largest change", "change of outputs")
     show("Distance to the furthest node; changes by relabelling", columns, rows)
     save("graph_positions", {"graphs": count, "epochs": epochs, "seeds": seeds}, results, options.quick)
+    errors = {variant: [of["mae"]] for variant, of in results.items()}
+    bars("graph_positions", "test error", errors, ("error",), options.quick)
 
 
 if __name__ == "__main__":

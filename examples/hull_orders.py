@@ -6,8 +6,10 @@ points from a normal distribution in five dimensions, under S() * O(5). The weig
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from common import arguments, save, show, spread, track
+from common import arguments, bars, save, show, spread, track
 from torch import Tensor, nn
 
 import minframe as mf
@@ -40,7 +42,7 @@ def main() -> None:
     count, epochs, seeds = (50, 1, 1) if options.quick else (2000, 25, options.seeds or 3)
     data = {split: generate(split, count if split == "train" else count // 3) for split in ("train", "test")}
     rows: list[tuple[str, str, str]] = []
-    results: dict[str, object] = {}
+    results: dict[str, Any] = {}
     for name, group in ORDERS.items():
         # Poses are the same in every epoch, and volumes invariant: they are computed once.
         poses = {
@@ -60,6 +62,7 @@ def main() -> None:
     show("Volumes of convex hulls", ("order", "test MSE", "mean distance of neighbours in the order"), rows)
     results["variance"] = variance
     save("hull_orders", {"clouds": count, "epochs": epochs, "seeds": seeds}, results, options.quick)
+    bars("hull_orders", "test MSE", {name: [results[name]["mse"]] for name in ORDERS}, ("MSE",), options.quick)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ trained by gradients through the simulation, with equal numbers of flights; the 
 from __future__ import annotations
 
 import torch
-from common import arguments, save, show, spread, track
+from common import arguments, bars, save, show, spread, track
 from torch import Tensor, nn
 
 import minframe as mf
@@ -82,6 +82,9 @@ def main() -> None:
     rows = [(m, spread([r for r, _ in of]), f"{max(e for _, e in of):.1e}") for m, of in results.items()]
     show("A flyer and its mirror image", ("method", "return", "largest residual over largest action"), rows)
     save("mirrored_flight", {"iterations": iterations, "steps": steps, "seeds": seeds}, results, options.quick)
+    bars(
+        "mirrored_flight", "return", {m: [[r for r, _ in of]] for m, of in results.items()}, ("return",), options.quick
+    )
 
 
 if __name__ == "__main__":

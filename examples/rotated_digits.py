@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from common import arguments, save, show, spread, track
+from common import arguments, bars, save, show, spread, track
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -25,8 +25,7 @@ def data(seed: int) -> dict[str, tuple[Tensor, Tensor]]:
     digits = load_digits()
     x, y = torch.tensor(digits.images / 16).float().unsqueeze(1), torch.tensor(digits.target)
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
-    parts = {"train": order[:1000], "test": order[1000:]}
-    return {name: (x[part], y[part]) for name, part in parts.items()}
+    return {name: (x[part], y[part]) for name, part in (("train", order[:1000]), ("test", order[1000:]))}
 
 
 def cnn() -> nn.Module:
@@ -44,8 +43,7 @@ def all_poses(x: Tensor, group: mf.Dihedral | mf.Cyclic) -> Tensor:
 
 def fit(model: nn.Module, x: Tensor, y: Tensor, epochs: int, what: str, turned: Any = None) -> None:
     """Train; ``turned``: in random poses of that group."""
-    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
-    model.train()
+    optimizer = torch.optim.Adam(model.train().parameters(), 2e-3)
     for _ in track(range(epochs), what):
         for batch in torch.randperm(len(x)).split(100):
             shown = x[batch] if turned is None else turned.act(turned.random(len(batch)), x[batch], "image")
@@ -93,6 +91,8 @@ def main() -> None:
     rows = [(name, *(spread([100 * of[i] for of in values]) for i in range(3))) for name, values in results.items()]
     show("Digits, % of the test part", ("model", "upright", "all poses", "answer depends on the pose"), rows)
     save("rotated_digits", {"epochs": epochs, "seeds": seeds}, results, options.quick)
+    parts = {name: [[100 * of[i] for of in values] for i in range(2)] for name, values in results.items()}
+    bars("rotated_digits", "% right", parts, ("upright", "all poses"), options.quick)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg.qr import FRACTION, SHORT
-from minframe.linalg.split import REST
+from minframe.linalg.qr import FRACTION, MAX_LENGTH2_RATIO
+from minframe.linalg.split import MAX_REST_RATIO
 
 try:
     import mpmath
@@ -48,7 +48,7 @@ def _axes(rows: list[Vector], count: int) -> list[Vector]:
         bar = FRACTION * max(lengths)
         above = [i for i, length in enumerate(lengths) if length >= bar]
         shortest = min(original[i] for i in above)
-        chosen = next(i for i in above if original[i] <= SHORT * shortest)
+        chosen = next(i for i in above if original[i] <= MAX_LENGTH2_RATIO * shortest)
         axis = [c / mpmath.sqrt(lengths[chosen]) for c in rows[chosen]]
         rows = [_minus(row, axis, _dot(row, axis)) for row in rows]
         axes.append(axis)
@@ -76,7 +76,7 @@ def exact_frame(x: Tensor, rank: int | None = None) -> tuple[Tensor, Tensor]:
         mass = mpmath.sqrt(mass2)
         times = [(energy * row[0] - _dot(momentum, row[1:])) / mass for row in rows]
         space = [_minus(row[1:], momentum, (row[0] + t) / (energy + mass)) for row, t in zip(rows, times, strict=True)]
-        if sum(t**2 for t in times) + sum(_dot(y, y) for y in space) > REST * mass2:
+        if sum(t**2 for t in times) + sum(_dot(y, y) for y in space) > MAX_REST_RATIO * mass2:
             raise ValueError("the total momentum is time-like by accident: the oracle has no pose for such a cloud")
         axes = _axes(space, rank - 1)
         pose = [[t, *(_dot(y, axis) for axis in axes)] for t, y in zip(times, space, strict=True)]

@@ -54,6 +54,14 @@ GROUPS = EUCLIDEAN + LINEAR + SUMS + SCALED + FINITE
 #: Those whose frames depend on the order of the rows, whatever is asked for: an error says so.
 ORDERED = [mf.SignedPermutations(k) for k in (1, 2, 5)]
 ORDERED += [mf.Cyclic(6) + mf.E(2), mf.SignedPermutations(3) + mf.Trivial(1), mf.Dihedral(4) + mf.Trivial(1)]
+STEADY = (mf.Translation, mf.Trivial, mf.Scaling, mf.Cyclic)
+
+
+def is_steady(group: mf.Group) -> bool:
+    """Whether the canonical pose is known not to jump between random clouds; all others have to show a jump there."""
+    return group.d == 1 or isinstance(group, STEADY) or group == mf.Dihedral(1)  # type: ignore[attr-defined]
+
+
 DTYPES = (torch.float64, torch.float32)
 ROWS = 12
 

@@ -29,6 +29,8 @@ LAYERS = (
         "degenerate",
         "signature",
         "rowwise",
+        "recorded",
+        "prior",
         "wrap",
         "local",
         "canonical",

@@ -187,5 +187,5 @@ def test_what_is_wrong_is_said() -> None:
         local(mf.O(3), mf.frames.Smooth())(edge_index, **values, w=values["h"])
     with pytest.raises(ValueError, match="argument 'index'"):
         mf.Local(lambda vectors: vectors, mf.O(3))
-    with pytest.raises(ValueError, match="lists rows from"):
+    with pytest.raises(ValueError, match="has nodes up to 5, but there are 3"):
         mf.Local(lambda vectors, index: vectors, mf.O(3))(torch.tensor([[0], [5]]), 3, vectors=torch.randn(1, 3))

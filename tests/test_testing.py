@@ -84,3 +84,8 @@ def test_padding_and_types_of_plain_models() -> None:
         inputs={"pos": "point"},
         outputs={"centre": "point", "size": "scalar"},
     )
+
+
+def test_what_is_no_tensor_is_named() -> None:
+    with pytest.raises(TypeError, match=r"x must be a torch.Tensor, got list"):
+        mf.testing.equivariance_error(lambda x: x, mf.E(3), [[1.0, 2.0, 3.0]])

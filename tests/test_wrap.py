@@ -161,7 +161,8 @@ def test_any_number_of_batch_axes(group: mf.Group, batch: tuple[int, ...]) -> No
     torch.testing.assert_close(y.reshape(-1, 6, 3), flat, atol=1e-12, rtol=0)
     mf.testing.assert_equivariant(model, group, x)
     frame = group.frame(x)
-    assert frame.rank.shape == frame.size.shape == frame.margin.shape == batch
+    assert frame.rank.shape == frame.margin.shape == batch
+    assert frame.size == torch.ones(batch, dtype=torch.int64).tolist()
 
 
 def test_quantities_per_sample_and_with_channels() -> None:

@@ -4,11 +4,14 @@
 
 Builds the sdist, and the wheel from it. The wheel may hold nothing but the library and need nothing but PyTorch. It is
 installed in a new environment, without NumPy and without a labelling library, where all Python code of the README runs.
+Where there is no C compiler, the wheel must hold no binary, in particular none of an earlier build, and run everywhere.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,9 +27,12 @@ ABSENT = ("numpy", "igraph", "pynauty", "matplotlib", "typer", "minframe_lab")
 FOREIGN = re.compile(r"minframe_lab|experiment|report|plot|bench|results|tests/|\.(png|css|pt|json)$")
 
 
-def run(*command: str | Path, cwd: Path | None = None) -> str:
+def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
     """The output of a command; its errors, and an end, if it fails."""
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        [str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode:
         sys.exit(f"release check: {' '.join(map(str, command))} failed\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -59,6 +65,34 @@ def check_wheel(wheel: Path) -> None:
     check("minframe/py.typed" in names, "it is typed")
 
 
+def check_sdist(sdist: Path) -> None:
+    """What tests and readers need is in it."""
+    with tarfile.open(sdist) as archive:
+        names = {m.name.partition("/")[2] for m in archive.getmembers()}
+    tracked = run("git", "ls-files", "src", "tests", "examples", "docs", cwd=ROOT).split()
+    missing = [n for n in ("CHANGELOG.md", "conftest.py", *tracked) if n not in names]
+    check(not missing, f"the sdist has {len(names)} files, all of src, tests, examples and docs {missing or ''}")
+    check(not any(n.endswith((".so", ".pyd")) for n in names), "no binary among them")
+
+
+def check_without_compiler(sdist: Path, folder: Path) -> None:
+    """A wheel built where an earlier build left binaries, but without a compiler."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    source = next(path for path in folder.iterdir() if path.is_dir())
+    wheel = (sys.executable, "-m", "build", "--wheel")
+    run(*wheel, "--outdir", folder / "with", source)
+    for binary in (source / "build").rglob("*_native*"):
+        if binary.suffix in (".so", ".pyd"):
+            shutil.copy(binary, source / "src" / "minframe" / "linalg")
+    run(*wheel, "--outdir", folder / "without", source, CC="/bin/false")
+    found = next((folder / "without").glob("*.whl"))
+    with zipfile.ZipFile(found) as archive:
+        binaries = [n for n in archive.namelist() if n.endswith((".so", ".pyd"))]
+    check(not binaries, f"without a compiler no old binary is packed {binaries or ''}")
+    check(found.name.endswith("-py3-none-any.whl"), f"and the wheel runs everywhere: {found.name}")
+
+
 def readme_blocks(sdist: Path) -> list[str]:
     """The Python code of the README that is released."""
     with tarfile.open(sdist) as archive:
@@ -74,7 +108,9 @@ def main() -> None:
         folder = Path(name)
         sdist, wheel = built(folder / "dist")
         check(True, f"built {sdist.name} and {wheel.name}")
+        check_sdist(sdist)
         check_wheel(wheel)
+        check_without_compiler(sdist, folder / "source")
         venv.create(folder / "venv", with_pip=True)
         python = folder / "venv" / "bin" / "python"
         install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")

@@ -47,7 +47,7 @@ FIRST = 32  # clouds of a structure, level and way of choosing frames whose spee
 CAUTION = 4  # times: how much slower a level may be than another that is known
 SMALLEST = 8
 PARTICLES = ("event", "jet", "mixed-jet", "light-particle")
-PATIENCE = 20  # seconds, for a batch
+PATIENCE = 20  # seconds of the process's own time, for a batch
 SAVE = 20  # seconds, between files that one process of several leaves for the others
 
 
@@ -83,18 +83,18 @@ class OutOfTime(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise ``OutOfTime`` after so many seconds, as soon as Python has its turn."""
+    """Raise ``OutOfTime`` after so many seconds of this process's own time, as soon as Python has its turn."""
 
     def stop(*_: object) -> None:
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Sizes:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from jets import random_jets
+from jet_files import random_jets
 from minframe_lab.data import parts, plain
 from minframe_lab.data.app import app
 from minframe_lab.data.jets import events, tables

@@ -305,6 +305,7 @@ class TestRuns:
         assert found["complete"]
         assert found["measured"]["paths"]["methane"]["picoseconds"] == 0.1
 
+    @pytest.mark.slow
     def test_table(self, tmp_path: Path) -> None:
         results, page = tmp_path / "lab" / "results", tmp_path / "docs" / "dynamics.md"
         page.parent.mkdir()

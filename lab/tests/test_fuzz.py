@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import replace
@@ -12,6 +13,11 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.frame import invariant, pairs
+from minframe.frame.points import Ordering, PointSet
+from minframe.groups import isometry
+from minframe.linalg import native, qr
+from minframe.linalg.rows import PivotedQR, Rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -19,7 +25,7 @@ import fuzz
 from fuzzing import share
 from fuzzing.cases import CASES, FRAMES, choose
 from fuzzing.judge import judge
-from fuzzing.margins import bisect
+from fuzzing.margins import bisect, margins
 from fuzzing.report import Report
 from fuzzing.structures import GRAPHS, STRUCTURES
 from fuzzing.trial import Key, Trial
@@ -104,6 +110,80 @@ def test_decisions_on_a_rational_number_are_too_many() -> None:
     assert "on the edge" in report.text()
 
 
+def reported(structure: str, level: int, group: str, frames: str = "minimal", size: int = 12, seeds: int = 3) -> Report:
+    report = Report()
+    for seed in range(seeds):
+        key = Key(seed, structure, level, group, frames, "float64", "dense", size)
+        report.add(key, judge(Trial(key)))
+    return report
+
+
+def test_a_bar_at_a_rational_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "integers", 2, "O(3)", size=300, seeds=4)
+    assert not run().failed
+    for module in (native, qr):
+        monkeypatch.setattr(module, "FRACTION", 0.5)
+    assert run().failed
+
+
+def test_ties_without_room_for_rounding_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding decides between them, and explains each; but not that there are so many."""
+    run = functools.partial(reported, "cube", 15, "O(3)", "unordered")
+    assert not run().failed
+    monkeypatch.setattr(qr, "TIE_TOLERANCES", 1e-300)
+    monkeypatch.setattr(qr, "MIN_TIE_WIDTH", 1e-300)
+    assert run().failed
+
+
+def test_a_tolerance_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poses are compared by less than what invariants call equal."""
+    run = functools.partial(reported, "methane", 15, "S() * E(3)", size=8, seeds=2)
+    assert not run().failed
+    monkeypatch.setattr(pairs, "SAME_POSE_UNITS", 1e-6)
+    assert run().failed
+
+
+def test_a_wrong_sign_at_the_last_rank_but_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "few-rows", 0, "SO(3)")
+    assert not run().failed
+    decompose = isometry.pivoted_qr
+
+    def flipped(rows: Rows, special: bool) -> PivotedQR:
+        found = decompose(rows, special)
+        short = found.determined.sum(-1) == found.determined.shape[-1] - 1
+        found.basis = found.basis.clone()
+        found.basis[short & special, :, -1] *= -1
+        return found
+
+    monkeypatch.setattr(isometry, "pivoted_qr", flipped)
+    assert run().failed
+
+
+def test_a_choice_that_depends_on_the_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The symmetry of a cloud is left out, so that the first of its canonical orders is taken."""
+    run = functools.partial(reported, "ring", 99, "S() * SO(2)", size=6, seeds=1)
+    assert not run().failed
+    order = invariant.order_points
+
+    def first(points: PointSet, backend: str) -> Ordering:
+        found = order(points, backend)
+        return replace(found, generators=found.generators[:0], owner=found.owner[:0])
+
+    monkeypatch.setattr(invariant, "order_points", first)
+    assert run().failed
+
+
+def test_a_symmetry_that_is_missed_with_a_mask_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties have no margin; that alone excuses nothing."""
+    key = Key(85248805, "shell", 9, "S() * Aff(3)", "minimal", "float64", "mask", 32)
+    assert not judge(Trial(key)).violations
+    monkeypatch.setattr(invariant, "with_matrices", lambda poses, chains: [])
+    verdict, report = judge(Trial(key)), Report()
+    report.add(key, verdict)
+    assert verdict.violations + verdict.edges > 10
+    assert report.failed
+
+
 def test_frames_that_promise_nothing_are_caught() -> None:
     """Drawn anew in each call, they answer a unit of rounding with a jump too: all are on the edge."""
     verdict, report = judge(Trial(GENERIC, method=mf.frames.Haar(samples=1, seed=0))), Report()
@@ -167,6 +247,7 @@ def test_structures_are_what_they_are_drawn_as(name: str) -> None:
             assert name in GRAPHS or (x.shape[-1] == space.d and x.dtype == space.dtype)
 
 
+@pytest.mark.slow
 def test_every_group_answers() -> None:
     """Every group and way of choosing frames: generic clouds, and a structure between the named families in turn."""
     between = ["duplicated", "specks", "mirrored", "near-deficient", "shell", "integers", "few-rows", "mixed-scales"]
@@ -243,6 +324,12 @@ def test_a_violation_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys:
     line = next(line for line in capsys.readouterr().out.splitlines() if "--replay" in line)
     assert fuzz.main(["--replay", line.split("'")[1]]) == 1
     assert "moved: inv" in capsys.readouterr().out
+
+
+def test_paths_to_where_there_is_no_smooth_frame_are_no_jumps() -> None:
+    found = margins(Key(1252949478, "jet", 6, "Lorentz(3)", "smooth", "float64", "dense", 32))
+    assert not found.above
+    assert not found.crashes
 
 
 def test_margins_of_linear_groups_are_rounding_at_jumps(capsys: pytest.CaptureFixture[str]) -> None:

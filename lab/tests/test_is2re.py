@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ase import Atoms
 
+from ase import Atoms
 from minframe_lab.data.slabs import build, published, store
 from minframe_lab.experiments.is2re import data, plane
 from minframe_lab.experiments.is2re.recipe import IS2RE, invariance_error, order_error
@@ -151,6 +151,11 @@ class TestRuns:
         model = experiment.model().eval()
         part, posed = experiment.trained(model, batch)
         torch.testing.assert_close(part(*posed[:4]), model(*batch[:4]), atol=1e-4, rtol=1e-4)
+
+    def test_a_limit_takes_the_first_of_all_test_sets(self, folder: Path) -> None:
+        whole, few = (IS2RE(**SMALL).data("test", folder, limit) for limit in (None, 15))
+        assert len(few[0]) == 15
+        assert all(torch.equal(x, y[:15]) for x, y in zip(few[4:], whole[4:], strict=True))
 
     def test_baselines(self, folder: Path) -> None:
         train = data.read("train", folder)

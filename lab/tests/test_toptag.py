@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from jets import random_jets, write_splits
+from jet_files import random_jets, write_splits
 from minframe_lab.experiments import record
 from minframe_lab.experiments.app import app
 from minframe_lab.experiments.run import evaluate, run

@@ -1,6 +1,6 @@
 """Exact equivariance for any PyTorch backbone, at the cost of one forward pass."""
 
-from minframe import forms, frames, graph, spectral, testing
+from minframe import forms, frames, graph, prior, spectral, testing
 from minframe.canonical import canonicalize
 from minframe.checks import unchecked
 from minframe.frame import Frame
@@ -73,6 +73,7 @@ __all__ = [
     "frames",
     "graph",
     "point_group",
+    "prior",
     "spectral",
     "testing",
     "unchecked",

@@ -73,7 +73,7 @@ def check_layout(x: Tensor, name: str) -> None:
 
 def check_not_mapped(x: Tensor, group: object, name: str) -> None:
     """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for what looks at values to put rows in order."""
-    if is_mapped(x):
+    if not is_compiling() and is_transformed(x) and is_mapped(x):
         raise NotImplementedError(
             f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
             "give all samples at once, with batch axes in front, as (*batch, n, ...)"
@@ -120,7 +120,7 @@ def check_cloud(x: Tensor, d: int, group: object, name: str, complex: bool = Fal
 
 
 def check_core(
-    x: Tensor, order: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
+    x: Tensor, core_ndim: int, d: int, type_name: str, name: str, leading: tuple[int, ...], complex: bool = False
 ) -> None:
     """A floating (or complex) tensor with the trailing axes that a type demands, behind the frame's leading axes."""
     if not isinstance(x, Tensor) or not _is_number(x, complex):
@@ -128,11 +128,50 @@ def check_core(
         kind = "complex" if complex else "real floating"
         raise TypeError(f"{name} of type {type_name!r} must be a {kind} tensor, got {got}: convert it first")
     check_layout(x, name)
-    core = (d,) * order
-    fits = x.ndim >= len(leading) + order and tuple(x.shape[x.ndim - order :]) == core
+    core = (d,) * core_ndim
+    fits = x.ndim >= len(leading) + core_ndim and tuple(x.shape[x.ndim - core_ndim :]) == core
     if not fits or tuple(x.shape[: len(leading)]) != leading:
         want = ", ".join([*map(str, leading), "...", *map(str, core)])
         raise ValueError(f"{name} of type {type_name!r} must have shape ({want}), got {tuple(x.shape)}")
+
+
+def check_tensor(x: object, name: str) -> None:
+    """Something that has values to compare."""
+    if not isinstance(x, Tensor):
+        raise not_a_tensor(x, name)
+    check_layout(x, name)
+
+
+def check_numbers(x: Tensor, name: str, mask: Tensor | None = None, what: str = "sample") -> None:
+    """Raise a ``ValueError`` if ``x`` ``(B, ...)`` has NaN or infinity where a ``mask`` of its first axes is True."""
+    if not (x.is_floating_point() or x.is_complex()):
+        return
+    fine = x.detach().isfinite()
+    if mask is not None:
+        fine = fine | ~mask.view(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+    bad = ~fine.reshape(x.shape[0], math.prod(x.shape[1:])).all(-1)
+    if readable(bad) and bool(bad.any()):
+        raise ValueError(
+            f"{name} has NaN or infinite values in {what} {int(bad.long().argmax())} of {bad.shape[0]}, which cannot "
+            "be ordered: replace them, for example an infinite distance by -1, or mark padding with mask="
+        )
+
+
+def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
+    """An integer tensor ``(2, E)`` of nodes below ``n``."""
+    if x.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
+    if x.ndim != 2 or x.shape[0] != 2:
+        raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
+    if not x.numel() or not data_checks_enabled():
+        return
+    if int(x.min()) < 0:
+        raise ValueError(f"{name} has the negative node {int(x.min())}: nodes are counted from 0, remove such edges")
+    if n is not None and int(x.max()) >= n:
+        raise ValueError(
+            f"{name} has nodes up to {int(x.max())}, but there are {n}, counted from 0: correct it, "
+            "or give an input of type 'node' with a row for each node"
+        )
 
 
 def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled, readable
 from minframe.dtypes import wide
+from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Layout
 from minframe.linalg import loops
-from minframe.linalg.action import behind_batch
 from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
 
-COARSE = 1e-3  # rounding, relative to the length of an input, from which on others are preferred to it
-LARGEST = 1e150  # coordinates above this have squares that overflow
-LATER = 0.83  # what longest rows are shortened by for each input before theirs, so that no two inputs tie
+MAX_INPUT_ROUNDING = 1e-3  # relative to the length of an input; where rounding is more, other inputs are preferred
+MAX_COORDINATE = 1e150  # coordinates above this have squares that overflow
+LATER_INPUT_FACTOR = 0.83  # on the longest rows of each further input, so that no two inputs tie
 
 
 class Input(NamedTuple):
@@ -100,13 +100,6 @@ class Cloud:
     def needs_grad(self) -> bool:
         return any(has_tangent(x) for x, _ in self.inputs)
 
-    def is_just(self, x: Tensor) -> bool:
-        """Whether ``x``, one of the inputs as they were given, is the only one, and no derivative is wanted through it.
-
-        It may be given with padding that is zero here.
-        """
-        return len(self.inputs) == 1 and self.inputs[0][0].shape == x.shape and not has_tangent(x)
-
     def select(self, samples: Tensor) -> Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
         layout = self.layout
@@ -125,7 +118,7 @@ class Cloud:
         lead = len(layout.rows_shape)
         mask = layout.padding_mask()
         mask = None if mask is None else mask[samples]
-        inputs = [(chosen(x, type.order), type) for x, type in self.inputs]
+        inputs = [(chosen(x, kind.core_ndim), kind) for x, kind in self.inputs]
         dense = Dense((len(samples),), layout.padded_length, mask)
         relations = self.relations
         if relations is not None:
@@ -135,17 +128,25 @@ class Cloud:
         origin = None if self.origin is None else self.origin.reshape(-1, self.origin.shape[-1])[samples]
         return replace(self, inputs=inputs, layout=dense, origin=origin, relations=relations)
 
+    def reordered(self, order: Tensor) -> Cloud:
+        """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``, the row at each position."""
+        moves = [self.layout.is_per_row(x, kind.core_ndim) for x, kind in self.inputs]
+        layout = self.layout.reordered(order)
+        inputs = zip(moves, self.inputs, strict=True)
+        moved = [(take_nodes(x, order) if moves else x, kind) for moves, (x, kind) in inputs]
+        return replace(self, inputs=moved, layout=layout)
+
     def tamed(self) -> Cloud:
         """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
-        if all(readable(x) and (not x.numel() or bool(x.detach().abs().amax() < LARGEST)) for x, _ in self.inputs):
+        small = [
+            readable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
+        ]
+        if all(small):
             return self
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         peak = layout.total(wide(rows).abs().square().sum(-1, keepdim=True)).squeeze(-1)
         check_finite(peak, self.name)
-        inputs = [
-            (torch.where(behind_batch(self.layout.for_rows(peak.isfinite(), x), x, 0), x, 0), type)
-            for x, type in self.inputs
-        ]
+        inputs = [(torch.where(self.layout.beside(peak.isfinite(), x, 0), x, 0), kind) for x, kind in self.inputs]
         relations = self.relations
         if relations is not None:
             nodes, edges = (
@@ -156,7 +157,7 @@ class Cloud:
         return replace(self, inputs=inputs, relations=relations)
 
     def _points(self) -> list[Tensor]:
-        return [x for x, type in self.inputs if type.affine]
+        return [x for x, kind in self.inputs if kind.affine]
 
     def centred(self) -> Cloud:
         """The same cloud with the mean of its points, in float64, as origin."""
@@ -177,7 +178,7 @@ class Cloud:
 
     def rows(self) -> tuple[Tensor, Layout]:
         """All rows, relative to the origin, padding zero, in float64, and their layout; differentiable."""
-        parts = [self._relative(x) if self.origin is not None and type.affine else wide(x) for x, type in self.inputs]
+        parts = [self._relative(x) if self.origin is not None and kind.affine else wide(x) for x, kind in self.inputs]
         return self.layout.join(parts)
 
     def _relative(self, x: Tensor) -> Tensor:
@@ -186,17 +187,17 @@ class Cloud:
         If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
         """
         assert self.origin is not None
-        y = self.layout.clean(x - behind_batch(self.layout.for_rows(self.origin, x), x, 1), 1)
+        y = self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
         if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
             return y
         rows, layout = self.layout.join([y])
         rest = layout.mean(rows)
-        return self.layout.clean(y - behind_batch(self.layout.for_rows(rest, x), x, 1), 1)
+        return self.layout.clean(y - self.layout.beside(rest, x, 1), 1)
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
 
-        ``None`` if NaN is going to be an error anyway.
+        ``None`` where NaN is an error anyway.
         """
         rows, layout = self.rows()
         if data_checks_enabled():
@@ -213,18 +214,19 @@ class Cloud:
     @property
     def tolerance(self) -> float:
         """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
-        return Precision.rank_tolerance(self.eps)
+        eps = self.eps
+        return max(eps**0.75, 8 * eps)
 
     @property
     def precision(self) -> Precision:
         """Of the rows, relative to the origin."""
         eps = self.eps
-        return Precision(eps, Precision.rank_tolerance(eps), 8 * eps * self.offset(), self.name)
+        return Precision(eps, self.tolerance, 8 * eps * self.offset(), self.name)
 
     @property
     def is_centred(self) -> bool:
         """Whether the rows add up to zero."""
-        return self.origin is not None and all(type.affine for _, type in self.inputs)
+        return self.origin is not None and all(kind.affine for _, kind in self.inputs)
 
     def offset(self) -> Tensor:
         """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
@@ -239,12 +241,11 @@ class Cloud:
 
         Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
         below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
-        do not hide the vectors beside them, and where they stand makes no difference to those that are not. Only an
+        do not hide the vectors beside them, and the position of other points does not matter. Only an
         input that is mostly rounding is made so short that rows of others carry the axes if they can.
         """
+        eps, tolerance = self.eps, self.tolerance
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
-        eps = self.eps
-        tolerance = Precision.rank_tolerance(eps)
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
             floor = None if origin is None or self.distance is None else 8 * eps * self.distance
@@ -252,11 +253,11 @@ class Cloud:
         number = torch.promote_types(rows.dtype, torch.float64)
         planes = rows.movedim(-1, 0).to(number, copy=True, memory_format=torch.contiguous_format)
         start, noise = 0, []
-        for k, (x, type) in enumerate(self.inputs):
+        for k, (x, kind) in enumerate(self.inputs):
             _, part = self.layout.join([x])
             block = planes[..., start : start + part.length]
             start += part.length
-            affine = type.affine and origin is not None
+            affine = kind.affine and origin is not None
             if affine:
                 assert origin is not None
                 block.sub_(part.spread(part.as_sample(origin)))
@@ -264,9 +265,9 @@ class Cloud:
                     block.mul_(part.real)
             longest = part.amax(torch.linalg.vector_norm(block, dim=0))
             rounding = 8 * eps * (longest + part.as_sample(self.offset())[0] if affine else longest)
-            unit = torch.maximum(longest, rounding / COARSE)
+            unit = torch.maximum(longest, rounding / MAX_INPUT_ROUNDING)
             unit = torch.where(unit > 0, unit, 1.0)
-            unit = unit / LATER**k if self.longest is not False and k else unit
+            unit = unit / LATER_INPUT_FACTOR**k if self.longest is not False and k else unit
             block.div_(part.spread(unit))
             noise.append(part.spread((rounding / unit).square()).expand(block.shape[1:]))
         precision = Precision(eps, tolerance, tolerance, self.name)

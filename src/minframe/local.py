@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from minframe.checks import check_edge_index, check_tensor
 from minframe.cloud import Input
 from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
@@ -31,14 +32,13 @@ from minframe.frames import Method, Smooth
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
 from minframe.layout.expand import RaggedExpansion
-from minframe.relations import check_edge_index
 from minframe.signature import Path, Signature
 from minframe.tracing import tree_map
 from minframe.wrap import Equivariant
 
 SMOOTH = Smooth(sharpness=64.0, moments=False)  # distances of nearest neighbours differ enough for it
-FADING = 4  # the exponent of the envelope
-NEAR = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
+ENVELOPE_EXPONENT = 4  # the exponent of the envelope
+MIN_DISTANCE = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
 PLAIN = ("node", "scalar")  # types of numbers without coordinates
 
 
@@ -93,6 +93,7 @@ class _Messages(Equivariant):
         key, version = (path[0], type), x.x._version
         given, then, pose = x.found.shown.get(key, (None, 0, None))
         if given is not x.x or then != version or frame is not x.found.frame:
+            self.group.check(x.x, type, ".".join(path), frame.layout)
             pose = super()._shown(frame, path, type, x.x)
             if frame is x.found.frame:
                 x.found.shown[key] = (x.x, version, pose)
@@ -132,7 +133,7 @@ class Local(nn.Module):
         group: for example ``mf.SO(3)``, ``mf.O(3)`` or ``mf.Lorentz()``: one without translations.
         edges: types of what belongs to edges; vectors among it determine the frames. ``"node"``: numbers of each edge.
         nodes: types of what belongs to nodes, and is taken from the sender of each edge. It determines no frames.
-        outputs: types of what the backbone returns.
+        outputs: types of what the backbone returns for each neighbourhood; ``"node"`` and ``"scalar"``: numbers.
         frames: how frames are chosen. ``mf.frames.Minimal()`` depends on the order of the edges, and is the fastest.
             Under ``mf.frames.Unordered()`` numbers of nodes and edges tell neighbours apart that are alike.
         cutoff: length from which on vectors of ``edges`` have no part in the frames: outputs do not jump where
@@ -166,8 +167,9 @@ class Local(nn.Module):
             raise ValueError(f"cutoff must be a positive length, got {cutoff!r}")
         allowed = frames.frame_types(group)
         self.of_nodes = "node" in allowed
-        self.rows = [name for name, type in self.edges.items() if type in allowed and type not in PLAIN]
-        types = {name: "node" if type == "scalar" else type for name, type in (self.edges | self.nodes).items()}
+        self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in PLAIN]
+        types = {name: "node" if kind == "scalar" else kind for name, kind in (self.edges | self.nodes).items()}
+        outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
         self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:
             self.wrapped.frame_on = ()  # rows are, and not the vectors that the backbone is shown
@@ -183,7 +185,8 @@ class Local(nn.Module):
         if num_nodes is None:
             known = [len(values[name]) for name in self.nodes if name in values]
             num_nodes = known[0] if known else int(edge_index.max()) + 1 if edge_index.numel() else 0
-        check_edge_index(edge_index, num_nodes, "edge_index")
+        check_tensor(edge_index, "edge_index")
+        check_edge_index(edge_index, "edge_index", num_nodes)
         present, index = torch.unique(edge_index[1], return_inverse=True)
         missing = [name for name in self.rows if name not in values]
         if missing:
@@ -235,14 +238,14 @@ def envelope(vectors: Tensor, cutoff: float) -> Tensor:
 
     Models should multiply messages with it, or with something alike, so that outputs do not jump as neighbours come.
     """
-    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** FADING
+    return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** ENVELOPE_EXPONENT
 
 
 def _faded(inputs: Sequence[Input], cutoff: float) -> list[Input]:
     """The rows that frames are taken of; see above."""
     first, *others = inputs
     fade = envelope(first.x, cutoff).unsqueeze(-1)
-    near = first.x / (first.x.square().sum(-1, keepdim=True) + (NEAR * cutoff) ** 2).sqrt()
+    near = first.x / (first.x.square().sum(-1, keepdim=True) + (MIN_DISTANCE * cutoff) ** 2).sqrt()
     return [first._replace(x=near * fade), *(other._replace(x=other.x * fade) for other in others)]
 
 

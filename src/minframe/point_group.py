@@ -17,7 +17,7 @@ from minframe.groups.permutation import S
 from minframe.labelling.action import inverse
 from minframe.labelling.orbits import orbits as _orbits
 
-LARGEST = 100_000  # elements that are listed
+MAX_LISTED_ELEMENTS = 100_000  # elements that are listed
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PointGroup:
 
     def elements(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All elements as a permutation ``(n,)`` and a matrix ``(d, d)``, one after the other, the identity first."""
-        if self.order > LARGEST:
+        if self.order > MAX_LISTED_ELEMENTS:
             raise ValueError(f"the group has {self.order} elements, too many to list: use generators")
         n, d = self.permutations.shape[-1], self.generators.shape[-1]
         one = torch.arange(n), torch.eye(d, dtype=self.generators.dtype)

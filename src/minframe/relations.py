@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from minframe.checks import check_layout, check_mask, data_checks_enabled, not_a_tensor, readable
+from minframe.checks import check_mask, check_numbers, check_tensor, data_checks_enabled
 from minframe.cloud import Relations
 from minframe.labelling.colours import channels, edge_colours, node_colours
 from minframe.layout import Dense, Layout, Ragged, layout_of
@@ -18,34 +17,12 @@ from minframe.types import Type
 Named = tuple[str, Tensor]
 
 
-def check_tensor(x: object, name: str) -> None:
-    """Something that has values to compare."""
-    if not isinstance(x, Tensor):
-        raise not_a_tensor(x, name)
-    check_layout(x, name)
-
-
-def check_numbers(x: Tensor, name: str, mask: Tensor | None = None, what: str = "sample") -> None:
-    """Raise a ``ValueError`` if ``x`` ``(B, ...)`` has NaN or infinity where a ``mask`` of its first axes is True."""
-    if not (x.is_floating_point() or x.is_complex()):
-        return
-    fine = x.detach().isfinite()
-    if mask is not None:
-        fine = fine | ~mask.view(*mask.shape, *(1,) * (x.ndim - mask.ndim))
-    bad = ~fine.reshape(x.shape[0], math.prod(x.shape[1:])).all(-1)
-    if readable(bad) and bool(bad.any()):
-        raise ValueError(
-            f"{name} has NaN or infinite values in {what} {int(bad.long().argmax())} of {bad.shape[0]}, which cannot "
-            "be ordered: replace them, for example an infinite distance by -1, or mark padding with mask="
-        )
-
-
 def edge_rows(
     shape: Sequence[int], name: str, nodes: Sequence[Sequence[int]] = (), mask: Sequence[int] | None = None
 ) -> tuple[int, ...]:
     """The axes ``(*batch, n)`` of the nodes of edges ``(*batch, n, n)`` or ``(*batch, n, n, c)``.
 
-    Where both can be read into a shape, those of ``nodes`` and ``mask`` settle it if they fit only one. Failing that
+    Where both can be read into a shape, those of ``nodes`` and ``mask`` settle it if they fit only one. Otherwise
     there are no channels, unless that would leave more than one batch axis.
     """
     shape = tuple(shape)
@@ -108,22 +85,6 @@ def check_rows(x: object, kind: Type, name: str, layout: Layout) -> None:
         raise ValueError(
             f"{name} of type {kind.name!r} must have shape ({', '.join(map(str, want))}, ...), got {tuple(x.shape)}"
         )
-
-
-def check_edge_index(x: object, rows: int, name: str) -> None:
-    """Pairs of rows, ``(2, E)``."""
-    check_tensor(x, name)
-    assert isinstance(x, Tensor)
-    if x.ndim != 2 or x.shape[0] != 2 or x.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{name} must be an integer tensor (2, E), got {x.dtype} of shape {tuple(x.shape)}")
-    if readable(x) and x.numel() and not 0 <= int(x.min()) <= int(x.max()) < rows:
-        raise ValueError(f"{name} lists rows from {int(x.min())} to {int(x.max())}, but there are {rows} rows")
-
-
-def is_per_row(x: object, layout: Layout, order: int = 0) -> bool:
-    """Whether a tensor with ``order`` core axes has an entry for each row: it begins with the axes of the rows."""
-    rows = layout.rows_shape
-    return isinstance(x, Tensor) and x.ndim >= len(rows) + order and tuple(x.shape[: len(rows)]) == rows
 
 
 class Coloured(NamedTuple):

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from minframe.cloud import Cloud
 from minframe.layout import Dense, Layout
-from minframe.relations import is_per_row
 from minframe.signature import Path
 from minframe.tracing import is_compiling
 
@@ -31,21 +30,21 @@ def check_rowwise(types: Mapping[str, Any], values: Mapping[str, Any], cloud: Cl
     """
     layout = cloud.layout
     found = [item for name, x in values.items() for item in _unmoved(types.get(name), x, (name,))]
-    found = [(path, x, type) for path, x, type in found if is_per_row(x, layout)]
+    found = [(path, x, kind) for path, x, kind in found if layout.is_per_row(x)]
     if not found or _nothing_to_reorder(layout):
         return
     listed = [x for _, x, _ in _tensors(values) if _lists_edges(x)]
     if cloud.relations is not None and cloud.relations.edge_index is not None:
         listed.append(cloud.relations.edge_index)
     rows = layout.rows_shape
-    for path, x, type in found:
+    for path, x, kind in found:
         if len(rows) == 1 and ((rows == (2,) and _lists_edges(x)) or any(e.shape[1] == rows[0] for e in listed)):
             continue  # edges, or what belongs to as many edges as there are rows
         name = ".".join(path)
         pairs = x.ndim > len(rows) and x.shape[len(rows)] == rows[-1]
         raise ValueError(
-            f"{name} has an entry for each row, shape {tuple(x.shape)}, but {'no type' if type is None else repr(type)}"
-            f"{' as its type' if type else ''}: frames of {group} depend on what belongs to rows. Give it a type in "
+            f"{name} has an entry for each row, shape {tuple(x.shape)}, but {'no type' if kind is None else repr(kind)}"
+            f"{' as its type' if kind else ''}: frames of {group} depend on what belongs to rows. Give it a type in "
             f"inputs=, {name}: 'node'{' or, for pairs of rows, ' + repr('edge') if pairs else ''}; or 'constant', if "
             "it has nothing to do with the rows and only happens to be as long"
         )
@@ -75,8 +74,8 @@ def _unmoved(types: Any, values: Any, path: Path) -> Iterator[tuple[Path, Tensor
         for key, value in values.items():
             yield from _unmoved(named.get(str(key)), value, (*path, str(key)))
     elif isinstance(types, (tuple, list)) and isinstance(values, (tuple, list)):
-        for i, (type, value) in enumerate(zip(types, values, strict=False)):
-            yield from _unmoved(type, value, (*path, str(i)))
+        for i, (kind, value) in enumerate(zip(types, values, strict=False)):
+            yield from _unmoved(kind, value, (*path, str(i)))
 
 
 def _tensors(values: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor, None]]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from minframe.checks import not_a_tensor
 from minframe.cloud import Input
 from minframe.degenerate import DEGENERATIONS, particles, polytopes
 from minframe.dtypes import wide
@@ -213,6 +214,9 @@ class _Call:
         if not clouds:
             kinds = " or ".join(repr(t) for t in wanted)
             raise ValueError(f"no {kinds} among the inputs to move: {dict(leaves(self.inputs))}")
+        for name, x, _ in clouds:
+            if not isinstance(x, Tensor):
+                raise not_a_tensor(x, name)
         return clouds
 
     def random_element(
@@ -247,7 +251,7 @@ class _Call:
     def act(self, g: Tensor | None, x: Tensor, type: str) -> Tensor:
         """``x`` moved by an element of the linear group."""
         kind = self.group.type(type)
-        if g is None or self.linear is None or not (kind.order or kind.parity):
+        if g is None or self.linear is None or not (kind.core_ndim or kind.parity):
             return x
         return self.linear.act(self.layout.for_rows(g, x), wide(x), type)
 
@@ -293,7 +297,7 @@ class _Call:
             return x
         if kind is EDGE_INDEX:
             return permutation[x]
-        per_row = x.ndim >= len(rows) + kind.order and tuple(x.shape[: len(rows)]) == rows
+        per_row = x.ndim >= len(rows) + kind.core_ndim and tuple(x.shape[: len(rows)]) == rows
         return move(permutation, x, kind.nodes or int(per_row and kind is not EDGE_ATTR))
 
     def compare(self, plain: Any, moved: Any, g: Tensor | None, permutation: Tensor | None) -> Errors:
@@ -313,8 +317,8 @@ class _Call:
         map_typed(partial(collect, into=right), self.outputs, moved, ("output",), strict=True)
         back = None if permutation is None else inverse(permutation)
         errors = [
-            self._errors(type, y.detach(), self._permute(z.detach(), type, back), g)
-            for (type, y), (_, z) in zip(left, right, strict=True)
+            self._errors(kind, y.detach(), self._permute(z.detach(), kind, back), g)
+            for (kind, y), (_, z) in zip(left, right, strict=True)
         ]
         return Errors(*(torch.stack(kind).amax(0) for kind in zip(*errors, strict=True)))
 
@@ -322,12 +326,12 @@ class _Call:
         kind = self.group.type(type)
         expected = wide(self.act(g, plain, type))
         off = wide(moved) - expected
-        difference, scale = self._norm(off, kind.order), self._norm(expected, kind.order)
+        difference, scale = self._norm(off, kind.core_ndim), self._norm(expected, kind.core_ndim)
         if kind.affine:  # a point near the origin by accident is not a small output
             scale = torch.maximum(scale, self._norm(self.act(g, torch.zeros_like(plain), type), 1))
         relative = torch.where(difference == 0, 0.0, difference / torch.where(scale > 0, scale, difference))
-        numbers = self._norm(torch.ones_like(off), kind.order).square().clamp_min(1)
-        return Errors(relative, self._norm(off.abs().sqrt(), kind.order).square() / numbers)
+        numbers = self._norm(torch.ones_like(off), kind.core_ndim).square().clamp_min(1)
+        return Errors(relative, self._norm(off.abs().sqrt(), kind.core_ndim).square() / numbers)
 
     def _norm(self, y: Tensor, order: int) -> Tensor:
         """Norm of what belongs to each sample, without padding."""

@@ -21,12 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 is_compiling = torch.compiler.is_compiling
 
 
-def is_transformed(x: Tensor) -> bool:
-    """Whether ``x`` stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``.
-
-    Private: ``torch.func`` has no public test for its wrappers. There since PyTorch 2.0.
-    """
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+#: whether a tensor stands for many tensors or for a derivative, as inside ``torch.func.vmap`` or ``jvp``. Private:
+#: ``torch.func`` has no public test for its wrappers. There since PyTorch 2.0.
+is_transformed: Callable[[Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def is_mapped(x: Tensor) -> bool:

@@ -16,7 +16,7 @@ class Type:
 
     Attributes:
         name: what users write.
-        order: number of core axes of length ``d`` (0, 1 or 2).
+        core_ndim: number of core axes of length ``d`` (0, 1 or 2).
         affine: the translation acts as well (only ``"point"``).
         dual: moves by the inverse transpose.
         parity: carries an extra factor ``det g``.
@@ -24,7 +24,7 @@ class Type:
     """
 
     name: str
-    order: int
+    core_ndim: int
     affine: bool = False
     dual: bool = False
     parity: bool = False

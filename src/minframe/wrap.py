@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from minframe.checks import graph_hint
 from minframe.cloud import Input
@@ -15,26 +14,21 @@ from minframe.frame import Frame
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
+from minframe.prior import Turn, check_prior, miss, turn
+from minframe.recorded import RecordsLabelling
 from minframe.rowwise import check_rowwise
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.tracing import has_tangent, tree_leaves, tree_map
 
 MINIMAL = Minimal()
-
-
 TYPED = object()  # stands for a tensor that has a type
-LABELLING = "labelling"  # the entry of a state dict that names the library of canonical orders
 
 
-def _mismatch(recorded: str | None, present: str | None) -> str | None:
-    """What to say if a model is about to run with canonical orders other than those it was trained with."""
-    if recorded is None or recorded == present:
-        return None
-    return (
-        f"the model was made with the canonical labelling of {recorded}, but here is {present or 'none'}: canonical "
-        "orders differ between libraries and versions, and so would its outputs. Install that version, or choose the "
-        f"library with mf.S(backend=...); to load it all the same, remove {LABELLING!r} from the state dict"
-    )
+def _along(function: Callable[[Path, str, Any], Any], types: Any, values: Any, path: Path, strict: bool) -> Any:
+    """``map_typed``, whose walk most arguments do not need: they are one tensor."""
+    if isinstance(types, str):
+        return None if values is None else function(path, types, values)
+    return map_typed(function, types, values, path, strict)
 
 
 def _mean(results: Sequence[Any]) -> Any:
@@ -51,7 +45,7 @@ def _total(results: Sequence[Any]) -> Any:
     return tree_map(lambda *x: sum(x[1:], x[0]) if isinstance(x[0], Tensor) else x[0], *results)
 
 
-class Equivariant(nn.Module):
+class Equivariant(RecordsLabelling):
     """``backbone`` made exactly equivariant to ``group``, at the cost of one forward pass.
 
     >>> import torch, minframe as mf
@@ -83,6 +77,9 @@ class Equivariant(nn.Module):
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
+        prior: turns canonical poses to where the backbone was trained: an orthogonal matrix ``(d, d)``, or a module or
+            function of canonical poses (of the first of ``frame_on``) that returns one for each, such as
+            ``mf.prior.Learned(net)``. Whatever it returns, the result is exactly equivariant.
     """
 
     def __init__(
@@ -96,6 +93,7 @@ class Equivariant(nn.Module):
         batch: str | None = None,
         frames: Method = MINIMAL,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
         if not callable(backbone):
@@ -125,6 +123,13 @@ class Equivariant(nn.Module):
             group.type(name)
         self.frame_on = self._frame_paths(frame_on)
         self.labelling = frames.labelling(group)
+        self.prior = None if prior is None else check_prior(prior, group)
+        #: whether what belongs to rows has to be named, as frames depend on it
+        self._names_rows = "node" in frames.frame_types(group)
+        #: whether all arguments that have a type move with the frame
+        self._all_move = all(isinstance(types, str) and types != "scalar" for types in self.inputs.values())
+        #: arguments that the backbone does not take
+        self._withheld = {name for name in (mask, batch) if name and not self.signature.accepts_keyword(name)}
 
     def _signature(self, backbone: Callable[..., Any]) -> Signature:
         """What can be given a type."""
@@ -135,9 +140,9 @@ class Equivariant(nn.Module):
         typed = dict(leaves(self.inputs))
         allowed = self.frames.frame_types(self.group)
         if frame_on is None:
-            paths = [path for path, type in typed.items() if type in allowed]
+            paths = [path for path, kind in typed.items() if kind in allowed]
             if not paths:
-                wanted = " or a ".join(repr(type) for type in allowed)
+                wanted = " or a ".join(repr(kind) for kind in allowed)
                 raise ValueError(
                     f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
                     f"and one of them must be a {wanted}"
@@ -171,8 +176,9 @@ class Equivariant(nn.Module):
         if isinstance(found, WeightedFrame):
             found = found.drawn() if self.training else found
             return _total([self._pass(part, names, values) for part in found.parts()])
-        frames = [found] if isinstance(found, Frame) else found
-        return _mean([self._pass(frame, names, values) for frame in frames])
+        if isinstance(found, Frame):
+            return self._pass(found, names, values)
+        return _mean([self._pass(frame, names, values) for frame in found])
 
     def frame(self, *args: Any, **kwargs: Any) -> Frame:
         """The frame that a call with these arguments would use: its rank, size, margin and element.
@@ -187,7 +193,8 @@ class Equivariant(nn.Module):
 
     def _named(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         """The names of positional arguments, and all arguments by name."""
-        names = [self.signature.name(i) for i in range(len(args))]
+        names = list(self.signature.positional[: len(args)])
+        names += [self.signature.name(i) for i in range(len(names), len(args))]
         return names, dict(zip(names, args, strict=True)) | kwargs
 
     def _pass(self, frame: Frame, positional: Sequence[str], values: dict[str, Any]) -> Any:
@@ -201,10 +208,20 @@ class Equivariant(nn.Module):
             self._prepare(frame, values)
         for name, types in self.inputs.items():
             if name in values:
-                values[name] = map_typed(show, types, values[name], (name,), strict=False)
-        for name in (self.mask, self.batch):
+                values[name] = _along(show, types, values[name], (name,), strict=False)
+        for name in () if frame.keeps_rows else (self.mask, self.batch):
             if name is not None and values.get(name) is not None:
                 values[name] = frame.reorder(values[name])
+        by = None if self.prior is None else self._turn(frame, values)
+        if by is not None:
+            there = by.there
+
+            def turned(path: Path, type: str, x: Any) -> Any:
+                return there(x, self.group.type(type)) if isinstance(x, Tensor) and type != "constant" else x
+
+            for name, types in self.inputs.items():
+                if name in values:
+                    values[name] = map_typed(turned, types, values[name], (name,), strict=False)
         y = self._call(positional, values)
         if self.outputs == "scalar":
             if frame.keeps_scalars:
@@ -220,9 +237,46 @@ class Equivariant(nn.Module):
                     f"{where} has type {type!r} but is a {x.__class__.__name__}: give types of its structure"
                 )
             self.group.check(x, type, ".".join(path), frame.shown_layout)
-            return frame.from_canonical(x, type)
+            kind = self.group.types[type]
+            return frame.carried_back(x if by is None else by.back(x, kind), kind)
 
-        return map_typed(carry_back, self.outputs, y, ("output",), strict=True)
+        return _along(carry_back, self.outputs, y, ("output",), strict=True)
+
+    def _turn(self, frame: Frame, values: dict[str, Any]) -> Turn:
+        """What the prior says to inputs in their canonical pose."""
+        assert self.prior is not None
+        pose = self._first(values)
+        known = {name: values[name] for name in (self.mask, self.batch) if name and values.get(name) is not None}
+        return turn(self.prior, pose, frame.shown_layout, known)
+
+    def _first(self, values: dict[str, Any]) -> Any:
+        """The first input that the frame is determined by."""
+        for path in self.frame_on:
+            x: Any = values.get(path[0])
+            for key in path[1:]:
+                x = x[key] if isinstance(x, Mapping) else x[int(key)]
+            if isinstance(x, Tensor):
+                return x
+        raise TypeError("no input that determines the frame was given")
+
+    def prior_loss(self, *args: Any, **kwargs: Any) -> Tensor:
+        """How far canonical poses, as the prior turns them, are from inputs that are upright: to be made small.
+
+        A number, ``|R c - g c|^2 / |c|^2`` over all samples: ``R c`` is what the backbone is shown, ``g c`` the input
+        as it is. It needs no labels, and trains the prior alone.
+        """
+        if self.prior is None:
+            raise ValueError("the model has no prior: mf.Equivariant(..., prior=mf.prior.Learned(net))")
+        values = self._named(args, kwargs)[1]
+        found = self._frames(values)
+        path, x = self.frame_on[0], self._first(values)
+        kind = dict(leaves(self.inputs))[path]
+        total = []
+        for frame in [found] if isinstance(found, Frame) else found:
+            pose = self._shown(frame, path, kind, x).detach()
+            shown = {n: frame.reorder(values[n]) for n in (self.mask, self.batch) if n and values.get(n) is not None}
+            total.append(miss(frame, pose, turn(self.prior, pose, frame.shown_layout, shown)))
+        return torch.stack(total).mean()
 
     def _shown(self, frame: Frame, path: Path, type: str, x: Any) -> Any:
         """One input as the backbone is shown it."""
@@ -230,23 +284,20 @@ class Equivariant(nn.Module):
             if type == "scalar":
                 return x
             raise TypeError(f"{'.'.join(path)} has type {type!r} and must be a tensor, got {x.__class__.__name__}")
-        self.group.check(x, type, ".".join(path), frame.layout)
-        return frame.pose(x, type, own=path in self.frame_on)
+        own = path in self.frame_on
+        if not own:  # what determines the frame was checked then
+            self.group.check(x, type, ".".join(path), frame.layout)
+        return frame.shown(x, self.group.types[type], own)
 
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
         """The backbone, on what it is shown."""
         return self.backbone(
             *(values[name] for name in positional),
-            **{
-                name: x
-                for name, x in values.items()
-                if name not in positional
-                and (name not in (self.mask, self.batch) or self.signature.accepts_keyword(name))
-            },
+            **{name: x for name, x in values.items() if name not in positional and name not in self._withheld},
         )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
-        """Let a frame of several poses know the edges, and refuse tensors of which nobody knows how to repeat them."""
+        """Let a frame of several poses know the edges, and refuse tensors that it is not known how to repeat."""
 
         def set_edges(path: Path, type: str, x: Any) -> Any:
             if type == "edge_index" and isinstance(x, Tensor):
@@ -276,50 +327,24 @@ class Equivariant(nn.Module):
             return x
 
         for name, types in self.inputs.items():
-            map_typed(find, types, values.get(name), (name,), strict=False)
+            _along(find, types, values.get(name), (name,), strict=False)
         present = [found[path] for path in self.frame_on if path in found]
         if not present:
             names = ", ".join(".".join(path) for path in self.frame_on)
             hint = "".join({graph_hint(x) for x in values.values()})
             raise TypeError(f"the frame of {self.group} is determined by {names}, but the call gave none of them{hint}")
-        mask, batch = (values.get(name) if name else None for name in (self.mask, self.batch))
+        if len(present) < len(self.frame_on):
+            self.group.check_frame_types([i.type for i in present])
+        mask = values.get(self.mask) if self.mask else None
+        batch = values.get(self.batch) if self.batch else None
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
-        if "node" in self.frames.frame_types(self.group):
+        if self._names_rows and not (self._all_move and values.keys() <= self.inputs.keys()):
             others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
             check_rowwise(self.inputs, others, cloud, self.group)
         return self.frames(self.group, cloud)
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.labelling is not None:  # as a tensor, which every format of checkpoints can hold
-            destination[prefix + LABELLING] = torch.tensor(list(self.labelling.encode()), dtype=torch.uint8)
-
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        recorded = state_dict.get(prefix + LABELLING)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        if recorded is not None:
-            if prefix + LABELLING in unexpected_keys:
-                unexpected_keys.remove(prefix + LABELLING)
-            message = _mismatch(bytes(recorded.tolist()).decode(), self.labelling)
-            if message:
-                error_msgs.append(message)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        message = _mismatch(self.labelling, self.frames.labelling(self.group))
-        if message:
-            warnings.warn(message, stacklevel=2)
+    def _present_labelling(self) -> str | None:
+        return self.frames.labelling(self.group)
 
     def extra_repr(self) -> str:
         def short(types: Any) -> str:
@@ -349,5 +374,6 @@ class Invariant(Equivariant):
         batch: str | None = None,
         frames: Method = MINIMAL,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame)
+        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame, prior)

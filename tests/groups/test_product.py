@@ -699,3 +699,16 @@ def test_numpy_is_not_needed() -> None:
     """torch alone is a dependency, and torch does without numpy."""
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_NUMPY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("group", [mf.Aff(3), mf.Aff(4), mf.Aff(2, complex=True), mf.GL(3), mf.SL(3)])
+def test_units_make_no_symmetry_under_general_linear_groups(group: mf.Group, scale: float) -> None:
+    """A few points are all alike under these groups; the rounding of where they stand is in the unit of the points."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(20, 3, group.d, generator=generator, dtype=torch.complex64 if group.complex else torch.float32)
+    x[0] *= torch.tensor([1.0, 1e-3, 1.0])[:, None]  # thin, so that none of them is taken as it is
+    x = x * scale
+    frame = (mf.S() * group).frame(x)
+    back = frame.from_canonical(frame.pose(x, own=True))
+    assert ((back - x).flatten(1).norm(dim=1) <= 1e-5 * x.flatten(1).norm(dim=1)).all()

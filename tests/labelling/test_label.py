@@ -288,7 +288,7 @@ def test_search_agrees_with_the_library(name):
 
 
 def test_forced_search_on_all_families(monkeypatch):
-    monkeypatch.setattr(pieces, "SEARCH_ARCS", 0)
+    monkeypatch.setattr(pieces, "MAX_SEARCHED_ARCS", 0)
     for graph in GRAPHS.values():
         expected = form(graph)
         p = torch.randperm(len(graph[0]))
@@ -315,12 +315,12 @@ def test_versions():
 
 
 def test_canonical_orders_are_what_they_were():
-    # If this fails, raise backend.ORDER, so that models trained on the old orders are not run on the new ones.
+    # If this fails, raise backend.LABELLING_VERSION, so that models trained on the old orders are not run on the new ones.
     i = torch.arange(50 * 9 * 9).view(50, 9, 9)
     edges = ((i * i * 7919 + i * 104729) % 13).triu(1)
     order, generators = label(torch.zeros(50, 9, dtype=torch.int64), edges + edges.mT)
     assert not any(len(g) for g in generators)
-    assert (backends.ORDER, zlib.crc32(order.numpy().tobytes())) == (2, 1911315005)
+    assert (backends.LABELLING_VERSION, zlib.crc32(order.numpy().tobytes())) == (2, 1911315005)
 
 
 def test_missing_library_says_what_to_install(monkeypatch):
@@ -329,7 +329,7 @@ def test_missing_library_says_what_to_install(monkeypatch):
 
     backends.get.cache_clear()
     monkeypatch.setattr(backends.importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r'pip install "minframe\[graph\]"'):
+    with pytest.raises(ImportError, match=r"pip install igraph$"):
         label_graph(*GRAPHS["petersen"])
     backends.get.cache_clear()
 
@@ -409,7 +409,7 @@ def test_a_call_labels_a_graph_once(listed, compiled, monkeypatch):
     counted(labellings, "residual")
     counted(backends.Backend, "order")
     counted(backends.Backend, "automorphisms")
-    monkeypatch.setattr(parallel, "SMALL", -1)  # nothing is remembered
+    monkeypatch.setattr(parallel, "MAX_REMEMBERED_ARCS", -1)  # nothing is remembered
     edges = cycle(50)
     edges[0, 25] = edges[25, 0] = 1
     graph = edges.nonzero().T if listed else edges

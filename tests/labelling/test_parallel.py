@@ -18,7 +18,7 @@ pytest.importorskip("igraph")
 
 @pytest.fixture
 def two_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(parallel, "PAYS", 0)
+    monkeypatch.setattr(parallel, "MIN_ARCS_SENT", 0)
     mf.graph.set_workers(2)
     yield
     mf.graph.set_workers(1)
@@ -50,7 +50,7 @@ def test_small_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     question = Kind((0, 0), (2, 5), 3)
     monkeypatch.setattr(parallel, "_workers", 2)
     assert not parallel.worth_sending([question] * 2)
-    monkeypatch.setattr(parallel, "PAYS", 4)
+    monkeypatch.setattr(parallel, "MIN_ARCS_SENT", 4)
     assert parallel.worth_sending([question] * 2)
     assert not parallel.worth_sending([question])
 
@@ -70,6 +70,6 @@ def test_answers_about_small_pieces_are_remembered(monkeypatch: pytest.MonkeyPat
     assert torch.equal(mf.graph.canonical_form(petersen()).edges, first)
     assert len(asked) == 1
     assert torch.equal(mf.graph.canonical_form(again).edges, first)
-    many = mf.graph.canonical_form(cycle(parallel.SMALL)).edges  # two arcs an edge
-    assert torch.equal(mf.graph.canonical_form(cycle(parallel.SMALL)).edges, many)
+    many = mf.graph.canonical_form(cycle(parallel.MAX_REMEMBERED_ARCS)).edges  # two arcs an edge
+    assert torch.equal(mf.graph.canonical_form(cycle(parallel.MAX_REMEMBERED_ARCS)).edges, many)
     assert parallel._remembered.cache_info().currsize <= 2

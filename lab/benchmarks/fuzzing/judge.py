@@ -26,7 +26,7 @@ from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 STEP = 32
 SLACK = 8.0
 DIRECTIONS = 4
-JUMP = 0.25  # of the error: what counts as the same jump
+JUMP = 0.25  # of the error: what counts as the same jump; seen from its larger side, none is more than 1
 MARGIN = 32
 TRIES = 12
 ELEMENTS, MIN_ELEMENTS = 4, 32  # of as many samples one is asked for its element, which takes a frame more; at least
@@ -182,10 +182,10 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
         if not len(suspects):
             return
     here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
-    wrong = error[suspects]
+    wrong = error[suspects].clamp_max(1.0)  # beyond that only the sizes of the two answers are compared
     unit = torch.maximum(*(response(trial, *side, 1) for side in (here, there)))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
-    edge = unit >= JUMP * wrong
+    edge = unit >= JUMP * wrong.clamp_max(1.0)
     near = margin <= MARGIN * carried(trial) * margin_unit(trial, here[0], there[0])
     asked = (near & ~edge).nonzero()[:, 0]
     if len(asked):
@@ -195,7 +195,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     bad = ~edge
     which = [max(distances, key=lambda k: float(distances[k][i])) for i in suspects[bad].tolist()]
     full = torch.zeros_like(error)
-    full[suspects] = wrong
+    full[suspects] = error[suspects]
     _violation(verdict, full, suspects[bad], f"{name}: {'/'.join(sorted(set(which)))}")
 
 
@@ -207,9 +207,9 @@ def _shaken(trial: Trial, sides: list[tuple[Tensor, Answer]], wrong: Tensor) -> 
     """
     moved = torch.zeros(len(wrong), dtype=torch.bool)
     for turn in range(TRIES):
-        for units in (1, MARGIN):
+        for units in sorted({1, MARGIN, MARGIN * carried(trial)}):  # the last is what a moved input is off by
             for side in sides:
-                moved |= response(trial, *side, units, 1, whole=turn % 2 == 0) >= JUMP * wrong
+                moved |= response(trial, *side, units, 1, whole=turn % 2 == 0) >= JUMP * wrong.clamp_max(1.0)
         if moved.all():
             break
     return moved

@@ -8,6 +8,9 @@ least. It is the square of that for an indefinite form, whose squares are what c
 Structures without noise, and exactly symmetric ones, have differences of size one or none: there the share is rounding,
 and ``MAX_SHARE`` is the bound. Integers are among them: a threshold at a rational number is seen.
 
+Noise that is well below what the library calls equal, ``eps^(3/4)``, decides nothing: symmetric clouds and duplicated
+rows are then exactly so, and the share is that of clouds without noise.
+
 Elements of GL change how thin a cloud is, and whether it is flat is measured against rounding (``linalg/whiten.py``),
 which they leave as it is. So of clouds whose thickness is within ``REACH`` of that nothing is asked but that rounding
 within the margin moves the answer as well. For an indefinite form it is ``eps^(3/4)`` that is compared with.
@@ -16,6 +19,7 @@ within the margin moves the answer as well. For an indefinite form it is ``eps^(
 from __future__ import annotations
 
 from fuzzing.cases import CASES
+from fuzzing.solids import solids
 from fuzzing.trial import EPS, Key
 
 DECISIONS = 300  # pairs of rows that are compared, for each axis
@@ -24,6 +28,8 @@ RANK_UNITS = 16.0  # of rounding, that an axis has to stand out by under a gener
 REACH = 30.0  # the condition numbers of elements, and what a thickness differs by from that of a typical cloud
 INDEFINITE_REACH = 100.0
 EXACT = 99  # the level without noise
+BELOW_EQUAL = 10.0  # times: noise smaller than what is equal by this is none
+EQUAL_UP_TO_NOISE = (*solids(3), *solids(2), "duplicated", "mirrored", "shell", "equal-singular-values")
 WITHOUT_NOISE = ("integers", "random-graph")  # whose levels are something else
 
 
@@ -35,5 +41,7 @@ def allowed(key: Key) -> float:
     threshold, reach = (eps**0.75, INDEFINITE_REACH) if case.space.q else (RANK_UNITS * eps, REACH)
     if not case.compact and 1 / reach < 10.0**-key.level / threshold < reach:
         return 1.0
+    if case.compact and key.structure in EQUAL_UP_TO_NOISE and 10.0**-key.level * BELOW_EQUAL < eps**0.75:
+        return MAX_SHARE
     power = 2 if case.space.q or key.structure == "mixed-scales" else 1
     return min(1.0, MAX_SHARE + DECISIONS * eps * 10.0 ** (power * key.level))

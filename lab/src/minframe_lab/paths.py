@@ -16,7 +16,7 @@ STEPS, POINTS = 601, 6  # of a picture
 FINE, FINEST = 4801, 38401  # steps that tell a jump from a slope
 SEED = 8
 GROUP = mf.O(3)
-SHARPNESS = (8.0, 16.0, 32.0, 64.0)
+SHARPNESS = (8.0, 16.0, 32.0, 40.0, 64.0)
 
 Energy = Callable[[Tensor], Tensor]
 
@@ -89,4 +89,4 @@ def path_rows() -> list[PathRow]:
 
 def mean_poses(model: mf.Invariant) -> float:
     """Of a model in smooth frames, along the path."""
-    return float(model.frame(path_between_clouds()).size.mean())
+    return float(torch.tensor(model.frame(path_between_clouds()).size).double().mean())

@@ -135,7 +135,5 @@ def build_model(backbone: Backbone, panel: Panel, method: str, seed: int) -> tup
 
 
 def largest(size: Any) -> float:
-    """Of frame sizes in a tensor, or in nested lists."""
-    if isinstance(size, Tensor):
-        return float(size.max())
+    """Of frame sizes in nested lists."""
     return max(map(largest, size)) if isinstance(size, Sequence) else size

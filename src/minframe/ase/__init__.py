@@ -7,7 +7,7 @@ try:
     import ase  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "minframe.ase needs the Atomic Simulation Environment, which is not installed: pip install 'minframe[ase]'"
+        "minframe.ase needs the Atomic Simulation Environment, which is not installed: pip install ase"
     ) from error
 
 from minframe.ase.calculator import Calculator

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from ase import Atoms
 from ase.calculators.calculator import Calculator as AseCalculator
 from ase.calculators.calculator import all_changes
 from ase.neighborlist import neighbor_list
 from ase.stress import full_3x3_to_voigt_6_stress
 from torch import Tensor, nn
 
+from ase import Atoms
 from minframe.ase.energy import EUCLIDEAN, SMOOTH, Energy
 from minframe.frames import Method
 from minframe.groups.base import Group

@@ -47,7 +47,7 @@ from minframe.wrap import Invariant
 
 SMOOTH = Smooth()
 EUCLIDEAN = E(3)
-SAME = 1e-10  # what the matrices of poses may differ by and be shown as one
+EQUAL_MATRICES = 1e-10  # what the matrices of poses may differ by and be shown as one
 ARGUMENTS = ("z", "batch", "pos", "vectors", "edge_index")
 
 
@@ -104,7 +104,7 @@ class Energy(nn.Module):
                 )
             frames = replace(frames, moments=False)
         else:
-            types = {name: type for name, type in (("pos", "point"), ("z", "node")) if name in self.arguments}
+            types = {name: kind for name, kind in (("pos", "point"), ("z", "node")) if name in self.arguments}
             model = Invariant(model, group, inputs=types, batch="batch", frames=frames)
         self.model = model
         self.frames = frames
@@ -221,10 +221,10 @@ def _distinct(frame: WeightedFrame) -> WeightedFrame:
     order = torch.arange(count, device=flat.device)
     for column in flat.mT.flip(0):  # sorted by one column after the other; equal to rounding counts as equal
         ranks = column[order].sort()[0]
-        rank = torch.cat([ranks.new_zeros(1), (ranks.diff() > SAME).cumsum(0)])
+        rank = torch.cat([ranks.new_zeros(1), (ranks.diff() > EQUAL_MATRICES).cumsum(0)])
         place = torch.searchsorted(ranks, column[order])
         order = order[rank[place].argsort(stable=True)]
-    new = (flat[order].diff(dim=0).abs() > SAME).any(-1)
+    new = (flat[order].diff(dim=0).abs() > EQUAL_MATRICES).any(-1)
     if bool(new.all()):
         return frame
     group = torch.empty_like(order)

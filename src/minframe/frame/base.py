@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.frame.size import Size, shown
 from minframe.layout import Layout
 from minframe.types import Type
 
@@ -28,18 +29,17 @@ class Acts(Protocol):
 class Frame(ABC):
     """The minimal frame of a batch of clouds: the cosets ``g0 Stab(canonical pose)``, held as elements ``g0``.
 
-    ``rank``, ``size`` and ``margin`` have one entry per sample.
+    ``rank`` and ``margin`` are tensors with one entry per sample, ``(*batch,)``; ``size`` holds Python numbers.
     """
 
     group: Acts
     layout: Layout
+    #: of what a backbone is shown, and returns
+    shown_layout: Layout
     #: whether scalars are what they are in every frame, also those of a row
     keeps_scalars: bool = True
-
-    @property
-    def shown_layout(self) -> Layout:
-        """The layout of what a backbone is shown, and returns."""
-        return self.layout
+    #: whether rows are shown where they are, and so masks and batch vectors as they are
+    keeps_rows: bool = True
 
     @property
     @abstractmethod
@@ -53,8 +53,12 @@ class Frame(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> Tensor:
-        """Number of elements of the frame; ``inf`` where the stabiliser is continuous."""
+    def size(self) -> Size:
+        """Number of elements of the frame: a Python integer, or ``inf`` where the stabiliser is continuous.
+
+        For a batch, nested lists of them in the shape of the batch axes. Permutations are counted exactly, however many
+        there are.
+        """
 
     @property
     @abstractmethod
@@ -80,9 +84,17 @@ class Frame(ABC):
         what rounding left outside is set to zero.
         """
 
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        """``pose`` of what is known to be of that type."""
+        return self.pose(x, kind.name, own)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        """``from_canonical`` of what is known to be of that type."""
+        return self.from_canonical(y, kind.name)
+
     def reorder(self, x: Tensor) -> Tensor:
         """A mask or a batch vector in the order of the rows that a backbone is shown."""
         return x
 
     def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size.tolist()})"
+        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"

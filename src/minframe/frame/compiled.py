@@ -17,7 +17,7 @@ from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import ActsLinearly
-from minframe.frame.product import ProductFrame, reordered
+from minframe.frame.product import ProductFrame
 from minframe.layout import Dense, Ragged
 from minframe.tracing import constant_while_compiling
 from minframe.types import PRODUCT_TYPES, Type
@@ -51,7 +51,7 @@ def _arguments(group: Acts, cloud: Cloud, maker: str) -> Arguments:
     if relations.edge_index is not None:
         only = torch.zeros(1, dtype=torch.int64, device=relations.edge_index.device)
         relations = Relations(relations.nodes, [relations.dense(cloud.layout, only).squeeze(0)])
-    types = ",".join(type.name for _, type in cloud.inputs)
+    types = ",".join(kind.name for _, kind in cloud.inputs)
     inputs = [x.detach() for x, _ in cloud.inputs]
     nodes, edges = ([x.detach() for x in part] for part in (relations.nodes, relations.edges))
     return inputs, nodes, edges, cloud.layout.mask, types, name, maker
@@ -66,7 +66,7 @@ def _frame(
     group: str,
     maker: str,
 ) -> Frame:
-    typed = [(x, PRODUCT_TYPES[type]) for x, type in zip(inputs, types.split(","), strict=True)]
+    typed = [(x, PRODUCT_TYPES[kind]) for x, kind in zip(inputs, types.split(","), strict=True)]
     rows = inputs[0].shape[:-1]
     layout = Dense(tuple(rows[:-1]), rows[-1], mask)
     # Samples with NaN get any order; the rows themselves make them NaN, as everywhere in compiled code.
@@ -153,9 +153,9 @@ def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 def _backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
     # The mean of the adjoints of g . y over all g is the mean over the same group in the dual representation.
-    type, rows, adjoint, *cloud = ctx.rest
+    kind, rows, adjoint, *cloud = ctx.rest
     nothing = [[None] * len(x) if isinstance(x, list) else None for x in ctx.rest]
-    return _pair_average(gradient.contiguous(), type, rows, not adjoint, *cloud), *nothing
+    return _pair_average(gradient.contiguous(), kind, rows, not adjoint, *cloud), *nothing
 
 
 _pair_average.register_autograd(_backward, setup_context=_setup)
@@ -168,7 +168,7 @@ class CompiledFrame(ProductFrame):
         shown = maker == "product"
         self._arguments = _arguments(group, cloud, maker)
         order, twins = _product_order(*self._arguments)
-        frame = linear.frame_of(reordered(cloud, order))
+        frame = linear.frame_of(cloud.reordered(order))
         super().__init__(group, cloud, order, frame, twins if shown else None, (), shown, lambda: frame.margin)
 
     @property

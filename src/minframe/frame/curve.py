@@ -1,6 +1,6 @@
 """Rows in the order of a space-filling curve, instead of the canonical order that a product with ``S()`` finds.
 
-The canonical pose is one and the same for all clouds of an orbit, and so is any order that is computed from it. Along a
+The canonical pose is the same for all clouds of an orbit, and so is any order that is computed from it. Along a
 Hilbert curve, rows that are close in the order are close in space, which a lexicographic order promises of its first
 coordinate only.
 
@@ -21,21 +21,24 @@ from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame.base import Frame
 from minframe.frame.product import Pair
+from minframe.frame.size import Size
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.cluster import cluster
 from minframe.layout import Layout, Ragged
 from minframe.linalg.hilbert import bits_per_axis, hilbert_position
-from minframe.relations import is_per_row
 from minframe.types import Type
 
 
 class CurveFrame(Frame):
     """The frame ``inner`` of a product with ``S()``, its canonical rows in the order of a Hilbert curve."""
 
+    keeps_rows = False
+
     def __init__(self, inner: Any, cloud: Cloud) -> None:
         self.inner = inner
+        self.keeps_scalars = inner.keeps_scalars
         self.group = inner.group
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self._tolerance = cloud.tolerance
         layout = self.layout
         canonical: Layout = layout
@@ -43,8 +46,8 @@ class CurveFrame(Frame):
             canonical = Ragged(layout.index.sort()[0], layout.count)
         mask = layout.padding_mask()
         with torch.no_grad():
-            x, type = next((x, t) for x, t in cloud.inputs if is_per_row(x, layout, t.order))
-            rows = canonical.pad(wide(inner.pose(x.detach(), type.name, own=True)))
+            x, kind = next((x, t) for x, t in cloud.inputs if layout.is_per_row(x, t.core_ndim))
+            rows = canonical.pad(wide(inner.pose(x.detach(), kind.name, own=True)))
             self._rows = rows.reshape(*rows.shape[:2], -1)
             if mask is not None:  # padding is last
                 mask = torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
@@ -63,10 +66,6 @@ class CurveFrame(Frame):
         return position.argsort(dim=-1, stable=True)
 
     @property
-    def keeps_scalars(self) -> bool:  # type: ignore[override]
-        return self.inner.keeps_scalars
-
-    @property
     def element(self) -> Any:
         permutation, linear = self.inner.element
         return Pair(take_nodes(permutation, self.order), linear)
@@ -76,8 +75,9 @@ class CurveFrame(Frame):
         return self.inner.rank
 
     @property
-    def size(self) -> Any:
-        return self.inner.size
+    def size(self) -> Size:
+        size: Size = self.inner.size
+        return size
 
     @property
     def margin(self) -> Tensor:
@@ -88,9 +88,6 @@ class CurveFrame(Frame):
             return self.inner.margin
         gap = (step - self._tolerance).abs().flatten(1).amin(-1).view(self.layout.batch_shape)
         return torch.minimum(self.inner.margin, gap)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         return self._take(self.inner.to_canonical(x, type), x, type, self.order)

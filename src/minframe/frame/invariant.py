@@ -9,7 +9,7 @@ size, by the tolerance, which is below the accuracy promised for outputs.
 Whatever only *proposes* an order or a symmetry (invariants, inner products) uses ``slack``, which is larger, so that it
 never tells apart what the comparison of poses would find equal. What it leaves together without reason, the poses
 separate. Both are far above rounding, since rounding flips a decision in as many inputs as lie within one rounding of
-a threshold: their share is rounding over the size of the differences at hand.
+a threshold: their share is rounding over the size of typical differences.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from minframe.frame.orbit import OrbitFrame
 from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
 from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
-from minframe.frame.product import ProductFrame, reordered
+from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.qr import APART
+from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
-from minframe.relations import coloured, is_per_row
-from minframe.tracing import is_compiling
+from minframe.relations import coloured
+from minframe.tracing import is_compiling, is_transformed
 
 # In units of the tolerance of the rank, or of the rounding of the rows if that is more: what is equal, and what
 # invariants and inner products may differ by and be proposed as the same. Where rounding is large both are as small as
 # it allows, since whatever differs by so little by accident is in doubt.
-EQUAL = 1.0, 2.5
-PROPOSED = 4.0, 5.0
-SOFT = 1e-12  # lengths below this part of the longest are not told apart
+EQUAL_UNITS = 1.0, 2.5
+PROPOSED_UNITS = 4.0, 5.0
+MIN_RELATIVE_LENGTH = 1e-12  # lengths below this part of the longest are not told apart
 OPENING_FACTOR = 100.0  # times what rounding and the opening of a jet allow: how far its rows may be from coming back
 MAX_MOVED = 0.01  # of its size: how far an average over its symmetry may move a cloud
-COINCIDENT = 1 / 64  # a cloud not larger than its rounding times the inverse of this is a point
+MAX_ROUNDING_RATIO = 1 / 64  # of rounding to size; where it is more, the cloud is a point
 
 
 class ActsOnBoth(Acts, Protocol):
@@ -63,6 +63,7 @@ class ActsOnBoth(Acts, Protocol):
 
 def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     """The cloud, reduced, as a batch of sets of points."""
+    eps, rank_tolerance = cloud.eps, cloud.tolerance
     reduction = group.reduction(cloud)
     matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
     mask = layout.padding_mask()
@@ -72,38 +73,39 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     stretch: Tensor | float = 1.0
     if matrix is not None:
         stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
-    for x, type in cloud.inputs:
+    for x, kind in cloud.inputs:
         raw = x.detach()
-        y = wide(raw)
-        if origin is not None and type.affine:
-            y = y - behind_batch(layout.for_rows(origin.detach(), y), y, 1)
+        y = raw.to(torch.promote_types(raw.dtype, torch.float64))
+        if origin is not None and kind.affine:
+            y = y - layout.beside(origin.detach(), y, 1)
         unmoved = y
         if matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
-        per_row = is_per_row(x, layout, type.order)
+        per_row = layout.is_per_row(x, kind.core_ndim)
 
-        def by_sample(x: Tensor, per_row: bool = per_row) -> Tensor:
-            if not per_row:
-                lead = len(layout.batch_shape)
-                return x.reshape(math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1])
-            x = layout.pad(x)
-            return x if mask is None else x * mask.view(*mask.shape, *(1,) * (x.ndim - 2))
-
-        raw, y = by_sample(raw), by_sample(y)
+        if per_row:
+            raw, y = layout.pad(raw), layout.pad(y)
+            unmoved = y if matrix is None else layout.pad(unmoved)
+            if mask is not None:
+                real = mask.view(*mask.shape, *(1,) * (y.ndim - 2))
+                raw, y, unmoved = raw * real, y * real, unmoved if matrix is None else unmoved * real
+        else:
+            lead = len(layout.batch_shape)
+            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
+            raw, y, unmoved = raw.reshape(shape), y.reshape(shape), unmoved.reshape(shape)
         size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
-        moved = matrix is not None or (origin is not None and type.affine)
+        moved = matrix is not None or (origin is not None and kind.affine)
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
-        rounding = cloud.eps * stretch * far
-        there = size * COINCIDENT > rounding
+        rounding = eps * stretch * far
+        there = size * MAX_ROUNDING_RATIO > rounding
         if matrix is not None:
-            unmoved = by_sample(unmoved)
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
             stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
             if not all_true(there):  # nothing is left by a boost, of what may be far from a point
                 y = torch.where(behind_batch(there, y, 0), y, unmoved)
-                size, rounding = torch.where(there, size, length), torch.where(there, rounding, cloud.eps * far)
-                there = size * COINCIDENT > rounding
+                size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
+                there = size * MAX_ROUNDING_RATIO > rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -116,11 +118,13 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     if reduction.axes is not None:
         fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
     # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full((len(points), 1), 1.0 if noisy else SOFT, dtype=torch.float64, device=points.device)
+    soft = torch.full(
+        (len(points), 1), 1.0 if noisy else MIN_RELATIVE_LENGTH, dtype=torch.float64, device=points.device
+    )
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    tolerance = cloud.tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    equal = torch.maximum(EQUAL[1] * noise, EQUAL[0] * tolerance)
-    slack = torch.maximum(PROPOSED[1] * noise, PROPOSED[0] * tolerance).clamp_min(APART)
+    tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
+    equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
+    slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -136,7 +140,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         colours,
         edges,
         mask,
-        cloud.tolerance,
+        rank_tolerance,
         torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
     )
 
@@ -144,7 +148,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 def check_values(group: Acts, cloud: Cloud) -> None:
     """Raise an error where values cannot be looked at."""
     for x, _ in cloud.inputs:
-        check_not_mapped(x, group, cloud.name)
+        if is_transformed(x):
+            check_not_mapped(x, group, cloud.name)
 
 
 def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
@@ -157,23 +162,14 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     check_values(group, cloud)
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
-    number = torch.arange(ordering.order.shape[-1], device=ordering.order.device)
-    order, linear, pairs = _framed(group.linear, cloud, ordering, points.equal, thin_samples(points, ordering.owner))
+    order, rows, linear, pairs = _framed(group.linear, cloud, ordering, points)
     twins = None
-    if not all_true(ordering.twins == number):
-        position = inverse(order)
-        twins = position.gather(-1, ordering.twins.gather(-1, order))
-    frame = ProductFrame(
-        group,
-        cloud,
-        cloud.layout.unpad_order(order),
-        linear,
-        twins,
-        pairs,
-        shown=True,
-        margin=lambda: order_margin(points),
-    )
-    return _with_true_symmetry(frame)
+    if ordering.twins is not None:
+        number = torch.arange(order.shape[-1], device=order.device)
+        if not all_true(ordering.twins == number):
+            twins = inverse(order).gather(-1, ordering.twins.gather(-1, order))
+    frame = ProductFrame(group, cloud, rows, linear, twins, pairs, shown=True, margin=lambda: order_margin(points))
+    return frame if twins is None and not pairs else _with_true_symmetry(frame)
 
 
 def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
@@ -201,7 +197,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     few = replace(cloud.select(tied), longest=False)
     points = point_set(group, few.tamed())
     found = order_points(points, DEFAULT)
-    order, linear, pairs = _framed(group, few, found, points.equal, thin_samples(points, found.owner))
+    order, _, linear, pairs = _framed(group, few, found, points)
     if not pairs:  # rows may stay where they are: matrices do not depend on their order
         whole = frame.with_samples(tied, linear, cloud)
         if whole is not None:
@@ -213,7 +209,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
         every = (~mask).long().argsort(dim=-1, stable=True)
     every[tied] = order
     order = layout.unpad_order(every)
-    ordered = replace(reordered(cloud, order), longest=~frame.tied)
+    ordered = replace(cloud.reordered(order), longest=~frame.tied)
     whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given: it looks at nothing that depends on their order.
@@ -231,7 +227,7 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
     group poses are known to ``eps |L| |L^-1|``, and what moves them by a hundredth is no symmetry, whatever that is.
     """
     linear, cloud = frame.linear, frame.cloud
-    if linear.own_columns is None or linear.linear is None or (frame.twins is None and not frame.pairs):
+    if linear.own_columns is None or linear.linear is None:
         return frame
     with torch.no_grad():
         strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
@@ -242,9 +238,9 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
             strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
             allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_MOVED)
         stays = torch.ones_like(strength, dtype=torch.bool)
-        for x, type in cloud.inputs:
-            if type.order == 1 and is_per_row(x, cloud.layout, type.order):
-                back = frame.from_canonical(frame.pose(x, type.name, own=True), type.name)
+        for x, kind in cloud.inputs:
+            if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
+                back = frame.from_canonical(frame.pose(x, kind.name, own=True), kind.name)
                 away = cloud.layout.clean(back - x, 1)
                 moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
@@ -261,14 +257,16 @@ FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_fr
 
 
 def _framed(
-    group: ActsLinearly, cloud: Cloud, ordering: Ordering, equal: Tensor, thin: Tensor
-) -> tuple[Tensor, LinearFrame, list[Pairs]]:
-    """The final order ``(B, n)``, the frame of the rows in it, and what symmetry is left."""
-    order = ordering.order
-    ordered = reordered(cloud, cloud.layout.unpad_order(order))
+    group: ActsLinearly, cloud: Cloud, ordering: Ordering, points: PointSet
+) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
+    """The final order ``(B, n)``, that of the rows as given, the frame of these, and what symmetry is left."""
+    order, equal = ordering.order, points.equal
+    rows = cloud.layout.unpad_order(order)
+    ordered = cloud.reordered(rows)
     linear = group.frame_of(ordered)
     if not len(ordering.owner):
-        return order, linear, []
+        return order, rows, linear, []
+    thin = thin_samples(points, ordering.owner)
     owner = ordering.owner.cpu()
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
@@ -280,21 +278,22 @@ def _framed(
             for sample, permutation in moved.items():
                 order[sample] = order[sample][permutation.to(order.device)]
     if moved:
-        ordered = reordered(cloud, cloud.layout.unpad_order(order))
+        rows = cloud.layout.unpad_order(order)
+        ordered = cloud.reordered(rows)
         linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses
-        return order, linear, with_matrices(poses, chains)
+        return order, rows, linear, with_matrices(poses, chains)
 
 
 def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
-    for x, type in ordered.inputs:
+    for x, kind in ordered.inputs:
         # Whether a coordinate is rounding is decided anew in each order, so that it does not depend on this one.
-        y = linear.coordinates(wide(x.detach()), type.name)
-        rows = is_per_row(x, layout, type.order)
+        y = linear.coordinates(wide(x.detach()), kind.name)
+        rows = layout.is_per_row(x, kind.core_ndim)
         inputs.append(layout.pad(y) if rows else y.reshape(-1, *y.shape[len(layout.batch_shape) :]))
         per_row.append(rows)
     mask = layout.padding_mask()
@@ -304,5 +303,9 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
             for x, rows in zip(inputs, per_row, strict=True)
         ]
     mask = None if mask is None else mask.cpu()
-    distance = linear.cloud.offset().reshape(-1, 1).cpu()
+    distance = linear.cloud.offset().reshape(-1, 1)
+    if linear.own_inverse is not None and not isinstance(linear.stabiliser, IsometryStabiliser):
+        # Poses have a unit of their own. In it, rounding is as large as the matrix that leads there makes it.
+        distance = distance * torch.linalg.matrix_norm(linear.own_inverse, 2).reshape(-1, 1)
+    distance = distance.cpu()
     return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())

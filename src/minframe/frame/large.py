@@ -12,7 +12,7 @@ the linear group leaves unchanged (lengths, distances) are constant on the orbit
   the lengths and of the distances from the rows already placed, all of them linear in the coordinates, so that
   differences as small as the noise are seen.
 
-The chain has ``n (n + 1) / 2`` elements at the most, where G may have n!.
+The chain has ``n (n + 1) / 2`` elements at most, where G may have n!.
 """
 
 from __future__ import annotations

@@ -13,11 +13,13 @@ from minframe.checks import check_core, data_checks_enabled
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
+from minframe.frame.size import Size, counted
 from minframe.linalg.action import behind_batch, transform
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.stabiliser import InParts, Stabiliser
+from minframe.tracing import has_tangent
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
 
@@ -75,9 +77,8 @@ class LinearFrame(Frame):
         inverse: its inverse.
         own_inverse: what is applied to the rows of the cloud itself instead, if not that.
         own_columns: what gives the coordinates of the rows of the cloud itself where a product is not exact enough.
-        shift: ``(*batch, d)``, the translation of ``g0``, in float64; ``None`` where the group has none.
         stabiliser: of the canonical pose.
-        cloud: what the frame was taken of.
+        cloud: what the frame was taken of; its origin, if it has one, is the translation of ``g0``.
         margin: computes the margin when it is asked for.
         decomposition: what the frame was read off, where it still knows the canonical pose of the cloud.
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
@@ -90,7 +91,6 @@ class LinearFrame(Frame):
         group: ActsLinearly,
         linear: Tensor | None,
         inverse: Tensor | None,
-        shift: Tensor | None,
         stabiliser: Stabiliser,
         cloud: Cloud,
         margin: Callable[[], Tensor],
@@ -104,11 +104,11 @@ class LinearFrame(Frame):
         self.inverse = inverse
         self.own_inverse = inverse if own_inverse is None else own_inverse
         self.own_columns = own_columns
-        self.shift = shift
+        self.shift = cloud.origin
         self.stabiliser = stabiliser
         self.cloud = cloud
-        self.layout = cloud.layout
-        self.dtype = cloud.dtype
+        self.layout = self.shown_layout = cloud.layout
+        self.dtype = cloud.inputs[0][0].dtype if cloud.inputs else cloud.dtype
         self.tied = tied
         self._margin = margin
         self._decomposition = decomposition
@@ -132,9 +132,8 @@ class LinearFrame(Frame):
             self.group,
             linear,
             inverse,
-            shift,
             stabiliser,
-            cloud,
+            replace(cloud, origin=shift),
             lambda: self.margin,
             own_inverse=own_inverse,
             own_columns=own_columns,
@@ -149,37 +148,73 @@ class LinearFrame(Frame):
         return self.stabiliser.rank
 
     @property
-    def size(self) -> Tensor:
-        return self.stabiliser.size
+    def size(self) -> Size:
+        return counted(self.stabiliser.size)
 
     @property
     def margin(self) -> Tensor:
         return self._margin()
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
+        kind = self._checked(x, type, "x")
         if self.own_columns is not None and any(x is own for own, _ in self.cloud.inputs):
             return self._inward(x, kind, self.own_inverse, self.own_columns)
         return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
+        return self.shown(x, self._checked(x, type, "x"), own)
+
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        return self.carried_back(y, self._checked(y, type, "y"))
+
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        """The type of that name, once ``x`` is known to be of it."""
         kind = self.group.type(type)
-        if own and kind.order and self._decomposition is not None and self.cloud.is_just(x):
-            return self._decomposition.pose(x.dtype).view(x.shape)
+        if kind.core_ndim or kind.parity:
+            check_core(x, kind.core_ndim, self.group.d, kind.name, name, self.layout.leading, self.group.complex)
+        return kind
+
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        if own and kind.core_ndim and self._decomposition is not None:
+            inputs = self.cloud.inputs  # ``x`` may still have its padding, which is zero there
+            if len(inputs) == 1 and inputs[0][0].shape == x.shape and not has_tangent(x):
+                return self._decomposition.pose(x.dtype).view(x.shape)
         if kind in UNTOUCHED:
             return x
-        if not (kind.order or kind.parity):
-            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
-        if kind.order == 1 and isinstance(self.stabiliser, FadingStabiliser) and self.inverse is not None:
-            matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        if kind.core_ndim == 1 and isinstance(self.stabiliser, FadingStabiliser) and matrix is not None:
             return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
-        return narrow(self._average(self._defined(self.to_canonical(x, type), kind, inward=True), kind), x.dtype)
+        if not (kind.core_ndim or kind.parity):
+            return self._inward(x, kind, matrix)
+        return narrow(self._average(self._defined(self._inward(x, kind, matrix), kind, inward=True), kind), x.dtype)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        if not (kind.core_ndim or kind.parity):
+            return y
+        y = self._defined(y, kind, inward=False)
+        dtype = torch.promote_types(y.dtype, self.dtype)
+        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
+        if kind.core_ndim != 1 or matrix is None:
+            y = self._average(y, kind)
+        parts = None
+        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
+            matrix, parts = self.stabiliser.fold(matrix, kind), self.stabiliser.in_parts(kind)
+        det = self.group.determinant(self.linear) if kind.parity and self.linear is not None else None
+        layout = self.layout
+        matrix = None if matrix is None else layout.for_rows(matrix, y)
+        det = None if det is None else layout.for_rows(det, y)
+        shift = layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
+        if parts is None or matrix is None:
+            return transform(y, kind, matrix, det, shift, dtype)
+        moved = self._carried(y, kind, matrix, parts, det)
+        moved = torch.where(layout.beside(parts.here, y, 0), moved, transform(y, kind, matrix, det))
+        return narrow(moved if shift is None else moved + shift, dtype)
 
     def coordinates(self, x: Tensor, type: str) -> Tensor:
         """``pose`` of an input that determined the frame, with what rounding left outside of the span."""
-        return self._inward(x, self.group.type(type), self.own_inverse, self.own_columns)
+        return self._inward(x, self._checked(x, type, "x"), self.own_inverse, self.own_columns)
 
     def _own_inverse_in_span(self) -> Tensor | None:
         """What brings rows of the cloud into their pose, zero outside of what they span; found once."""
@@ -187,55 +222,31 @@ class LinearFrame(Frame):
             self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
         return self._in_span
 
-    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
-        if not (kind.order or kind.parity):
-            return y
-        check_core(y, kind.order, self.group.d, type, "y", self.layout.leading, self.group.complex)
-        y = self._defined(y, kind, inward=False)
-        dtype = torch.promote_types(y.dtype, self.dtype)
-        matrix = self.inverse.mT if kind.dual and self.inverse is not None else self.linear
-        if kind.order != 1 or matrix is None:
-            y = self._average(y, kind)
-        if matrix is not None:  # the average of vectors, folded into the matrix: the paper's Q_0
-            matrix = self.stabiliser.fold(matrix, kind)
-        det = self._det(self.linear, kind, y)
-        moved = transform(y, kind, self._for_rows(matrix, y), det)
-        parts = self.stabiliser.in_parts(kind)
-        if parts is not None and matrix is not None:
-            moved = torch.where(
-                behind_batch(self.layout.for_rows(parts.here, y), y, 0),
-                self._carried(y, kind, matrix, parts, det),
-                moved,
-            )
-        y = moved
-        if self.shift is not None and kind.affine:
-            y = y + behind_batch(self.layout.for_rows(self.shift, y), y, 1)
-        return narrow(y, dtype)
-
     def _carried(self, y: Tensor, kind: Type, matrix: Tensor, parts: InParts, det: Tensor | None) -> Tensor:
-        """``y`` moved by ``g0`` in parts, index by index."""
+        """``y`` moved by ``g0`` in parts, index by index; ``matrix`` and ``det`` have an entry for each row."""
         parts = InParts(*(self.layout.for_rows(t, y) for t in (parts.here, parts.outward, parts.projector)))
-        matrix, rounding = self.layout.for_rows(matrix, y), 8 * torch.finfo(y.dtype).eps
+        rounding = 8 * torch.finfo(y.dtype).eps
         moved = wide(y)
-        for _ in range(kind.order):
+        for _ in range(kind.core_ndim):
             moved = parts.carry(moved, matrix, rounding)
-            moved = moved.mT if kind.order == 2 else moved
+            moved = moved.mT if kind.core_ndim == 2 else moved
         return moved if det is None else moved * behind_batch(det, moved, 0)
 
     def _inward(self, x: Tensor, kind: Type, matrix: Tensor | None, columns: Columns | None = None) -> Tensor:
         """``x`` moved by ``g0^-1``, whose matrix is given; if given too, ``columns`` have the last word on vectors."""
-        if not (kind.order or kind.parity):
-            return x if kind is CONSTANT else self.layout.clean(x, kind.order)
-        check_core(x, kind.order, self.group.d, kind.name, "x", self.layout.leading, self.group.complex)
-        dtype = x.dtype
+        if not (kind.core_ndim or kind.parity):
+            return x if kind is CONSTANT else self.layout.clean(x, kind.core_ndim)
+        layout, dtype = self.layout, x.dtype
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
-            x = x - behind_batch(self.layout.for_rows(self.shift, x), x, 1)
-        x = self.layout.clean(x, kind.order)
-        y = transform(x, kind, self._for_rows(matrix, x), self._det(self.inverse, kind, x))
-        if columns is not None and kind.order == 1:
-            y = columns.replace(y, x, lambda sample: self.layout.for_rows(sample, x))
-        return narrow(y, dtype)
+            x = x - layout.beside(self.shift, x, 1)
+        x = layout.clean(x, kind.core_ndim)
+        matrix = None if matrix is None else layout.for_rows(matrix, x)
+        det = self.group.determinant(self.inverse) if kind.parity and self.inverse is not None else None
+        det = None if det is None else layout.for_rows(det, x)
+        if columns is None or kind.core_ndim != 1:
+            return transform(x, kind, matrix, det, None, dtype)
+        y = transform(x, kind, matrix, det)
+        return narrow(columns.replace(y, x, lambda sample: layout.for_rows(sample, x)), dtype)
 
     def averaged(self, y: Tensor, kind: Type) -> Tensor:
         """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""
@@ -250,7 +261,7 @@ class LinearFrame(Frame):
         if undefined is None:
             return y
         if not data_checks_enabled():
-            return y + behind_batch(self.layout.for_rows(torch.where(undefined, torch.nan, 0.0), y), y, 0)
+            return y + self.layout.beside(torch.where(undefined, torch.nan, 0.0), y, 0)
         if bool(undefined.any()):
             what = "an input that does not determine the frame" if inward else "an output"
             first = int(undefined.flatten().nonzero()[0])
@@ -260,9 +271,3 @@ class LinearFrame(Frame):
                 "the frame"
             )
         return y
-
-    def _det(self, matrix: Tensor | None, kind: Type, x: Tensor) -> Tensor | None:
-        return self._for_rows(self.group.determinant(matrix), x) if kind.parity and matrix is not None else None
-
-    def _for_rows(self, sample: Tensor | None, x: Tensor) -> Tensor | None:
-        return None if sample is None else self.layout.for_rows(sample, x)

@@ -21,23 +21,23 @@ from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Frame
-from minframe.frame.permutation import nested
 from minframe.frame.product import Pair
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.cluster import cluster_rows, combine
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry, Symmetry
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import transform
-from minframe.linalg.orbit import SCORES, Scores, choose, probes
-from minframe.relations import coloured, is_per_row
+from minframe.linalg.orbit import SCORE_COUNT, Scores, choose, probes
+from minframe.relations import coloured
 from minframe.types import Type
 
 #: Of the waves, in units of the longest row. The sums of slow waves over regular sets, such as a 30-gon and the same
 #: half a step further, agree to many digits; faster ones tell them apart. Rounding grows with the frequency, and so
 #: does what scores may differ by: all of them call the same poses equal.
 FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
-UNLIKE = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
+MAX_ROW_TOLERANCES = 1e3  # times the tolerance: rows of poses that are taken for equal are not as far apart
 
 
 class OrbitFrame(Frame):
@@ -53,8 +53,9 @@ class OrbitFrame(Frame):
             )
         self.group = group
         self.cloud = cloud
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self.keeps_scalars = shown
+        self.keeps_rows = not shown
         self._shown = shown
         device = cloud.inputs[0][0].device
         self.matrices = matrices.to(device)
@@ -75,10 +76,10 @@ class OrbitFrame(Frame):
     def _scores(self, rows: Tensor, frequency: float) -> Scores:
         """Of sets of rows ``(B, n, c, d)``, the longest of each about one."""
         b, n, c, d = rows.shape
-        waves = frequency * probes(c * d).to(rows.device).view(SCORES, c, d)
+        waves = frequency * probes(c * d).to(rows.device).view(SCORE_COUNT, c, d)
         # <a, g^-1 x> = sum_c <g a_c, x_c>
         moved = torch.einsum("gij,scj->gsci", self.matrices, waves).flatten(2)
-        phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORES)
+        phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORE_COUNT)
         if self._colours is not None:
             shift = probes(int(self._colours.max()) + 2 if self._colours.numel() else 1).to(rows.device)
             phase = phase + 3 * shift[0][self._colours.clamp_min(-1) + 1].unsqueeze(-1)
@@ -88,13 +89,13 @@ class OrbitFrame(Frame):
         if self._edges is not None:  # what a row sees of the others, by the colours of edges
             values = probes(int(self._edges.max() - self._edges.min()) + 1).to(rows.device)[0]
             signal = signal * (1 + (values[self._edges - self._edges.min()] @ signal) / n)
-        values = signal.sum(1).view(b, len(self.matrices), SCORES).mT
+        values = signal.sum(1).view(b, len(self.matrices), SCORE_COUNT).mT
         size = n**0.5 * frequency / FREQUENCIES[0]
         return Scores(values, torch.full((b,), size, dtype=torch.float64, device=rows.device), self.cloud.tolerance)
 
     def _sample_scores(self, x: Tensor) -> Scores:
         """Of vectors ``(B, m, d)`` that belong to no row."""
-        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORES, *x.shape[1:])
+        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORE_COUNT, *x.shape[1:])
         values = torch.einsum("gij,smj,bmi->bsg", self.matrices, w, x)
         return Scores(values, torch.linalg.vector_norm(x, dim=(-2, -1)), self.cloud.tolerance)
 
@@ -122,7 +123,7 @@ class OrbitFrame(Frame):
             if self._mask is not None:
                 gap = gap + 1e3 * (self._mask[samples].unsqueeze(-1) != self._mask[samples].unsqueeze(-2))
             furthest = gap.amin(-1).amax(-1)
-            if not all_true(furthest <= UNLIKE * self.cloud.tolerance * gap.shape[-1] ** 0.5):
+            if not all_true(furthest <= MAX_ROW_TOLERANCES * self.cloud.tolerance * gap.shape[-1] ** 0.5):
                 raise ValueError(
                     f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: "
                     "poses that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"
@@ -166,12 +167,13 @@ class OrbitFrame(Frame):
         return torch.full(self.layout.batch_shape, self.matrices.shape[-1], device=self._rows.device)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> Size:
         sizes = [0] * len(self._rows) if self._symmetries else [1] * len(self._rows)
         for samples, symmetry in self._symmetries.values():
             for sample, count in zip(samples.tolist(), symmetry.sizes(), strict=True):
                 sizes[sample] += count
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
@@ -183,9 +185,6 @@ class OrbitFrame(Frame):
             step = hidden.sort(1)[0].diff(dim=1).sub(self.cloud.tolerance).abs().nan_to_num(torch.inf, torch.inf)
             margin = torch.minimum(margin, step.flatten(1).amin(-1) if step.numel() else margin)
         return margin.view(self.layout.batch_shape)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={self.size})"
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
         alone = torch.nn.functional.one_hot(self.choice.first, len(self.matrices)).double()
@@ -200,9 +199,9 @@ class OrbitFrame(Frame):
     def _inward(self, x: Tensor, type: str, weights: Tensor, mean: bool) -> Tensor:
         kind = self.group.type(type)
         self.group.check(x, type, "x", self.layout)
-        x = self.layout.clean(x, kind.order)
+        x = self.layout.clean(x, kind.core_ndim)
         nodes = self._nodes(x, kind)
-        if not (nodes or kind.order or kind.parity):
+        if not (nodes or kind.core_ndim or kind.parity):
             return x
         y = _pad(self.layout, x, nodes)
         total = torch.zeros_like(y, dtype=torch.promote_types(wide(y).dtype, torch.float64))
@@ -220,7 +219,7 @@ class OrbitFrame(Frame):
         kind = self.group.type(type)
         self.group.check(y, type, "y", self.layout)
         nodes = self._nodes(y, kind)
-        if not (nodes or kind.order or kind.parity):
+        if not (nodes or kind.core_ndim or kind.parity):
             return y
         dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
         padded = wide(_pad(self._canonical_layout() if self._shown else self.layout, y, nodes).to(dtype))
@@ -244,10 +243,10 @@ class OrbitFrame(Frame):
         """Number of axes that permutations reorder."""
         if kind.name == "scalar" and self.keeps_scalars:
             return 0
-        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
+        return kind.nodes or int(self.layout.is_per_row(x, kind.core_ndim))
 
     def _act(self, y: Tensor, matrix: Tensor, kind: Type) -> Tensor:
-        if not (kind.order or kind.parity):
+        if not (kind.core_ndim or kind.parity):
             return y
         det = torch.linalg.det(matrix).expand(len(y)) if kind.parity else None
         return transform(y, kind, matrix.expand(len(y), -1, -1), det)
@@ -276,9 +275,9 @@ class OrbitFrame(Frame):
 def _parts(cloud: Cloud, mask: Tensor | None) -> tuple[Tensor, Sequence[Tensor]]:
     """All rows as ``(B, n, c, d)``, each input in units of its longest, and vectors that belong to no row."""
     layout, rows, fixed = cloud.layout, [], []
-    for x, type in cloud.inputs:
+    for x, kind in cloud.inputs:
         y = wide(x.detach())
-        if is_per_row(x, layout, type.order):
+        if layout.is_per_row(x, kind.core_ndim):
             y = layout.pad(y)
             y = y.reshape(*y.shape[:2], -1, y.shape[-1])
             if mask is not None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from minframe.frame.base import Acts, Frame
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import Symmetry
@@ -34,26 +33,10 @@ class Permutes(Acts, Protocol):
         """``False``: edges have no direction."""
 
 
-def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """A flat list as nested lists of this shape; the only entry if it has no axes."""
-    if not shape:
-        return values[0]
-    step = math.prod(shape[1:])
-    return [nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
-
-
-def shown(size: Any) -> str:
-    """Sizes of frames, of which Python prints at most some thousand digits."""
-    if isinstance(size, list):
-        return f"[{', '.join(map(shown, size))}]"
-    return f"{Decimal(size):.2e}" if isinstance(size, int) and size >= 10**12 else str(size)
-
-
 class PermutationFrame(Frame):
     """The permutations that bring rows or a graph into canonical order.
 
-    ``size`` is a Python integer, exact at any size, or a list of them with the batch axes of the input. ``rank`` is the
-    number of orbits of the rows: how many of them can be told apart.
+    ``rank`` is the number of orbits of the rows: how many of them can be told apart.
 
     Args:
         group: the permutations.
@@ -62,9 +45,11 @@ class PermutationFrame(Frame):
         margin: computes the margin when it is asked for.
     """
 
+    keeps_rows = False
+
     def __init__(self, group: Permutes, layout: Layout, symmetry: Symmetry, margin: Callable[[], Tensor]) -> None:
         self.group = group
-        self.layout = layout
+        self.layout = self.shown_layout = layout
         self.symmetry = symmetry
         self.order = layout.unpad_order(symmetry.order)
         self._back = inverse(self.order)
@@ -94,15 +79,13 @@ class PermutationFrame(Frame):
         return (own if mask is None else own & mask).sum(-1).view(self.layout.batch_shape)
 
     @property
-    def size(self) -> Any:
-        return nested(self.symmetry.sizes(), self.layout.batch_shape)
+    def size(self) -> Size:
+        size: Size = nested(self.symmetry.sizes(), self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return self._margin().view(self.layout.batch_shape)
-
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
 
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
         kind = self._checked(x, type, "x")

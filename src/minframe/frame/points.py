@@ -23,14 +23,14 @@ from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
 from minframe.labelling.refine import initial, is_discrete
-from minframe.labelling.separate import FEW, separate, separate_with_margin
+from minframe.labelling.separate import MAX_POINTS_IN_PAIRS, separate, separate_with_margin
 from minframe.layout import Dense
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision, Rows
 
-THIN = 16  # times what is equal, or less by this factor: a width that is neither clearly there nor clearly none
-STURDY = 0.05  # part of the longest row that has to be left of one to carry an axis others are told apart by
+THIN_FACTOR = 16  # a width within this factor of what is equal is neither clearly there nor clearly zero
+MIN_AXIS_LENGTH = 0.05  # of the longest row: what has to be left of a row that carries an axis to tell others apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,11 @@ class PointSet:
         lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
         return self.rows / lengths.unsqueeze(-1), lengths
 
+    def places(self) -> Tensor:
+        """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
+        directions, lengths = self.directions()
+        return torch.cat([_real(directions.flatten(2)), lengths.log()], -1)
+
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
         if self.colours is None and self.mask is None:
@@ -113,13 +118,13 @@ class Ordering:
 
     Attributes:
         order: ``(B, n)``, the point at each position, padding last.
-        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour.
+        twins: ``(B, n)``, the first of the points that coincide with a point and have its colour; ``None``: no two do.
         generators: ``(k, n)`` of the symmetry of clouds whose points are not all told apart: ``i`` goes to ``g[i]``.
         owner: ``(k,)``, the sample of each, ascending.
     """
 
     order: Tensor
-    twins: Tensor
+    twins: Tensor | None
     generators: Tensor
     owner: Tensor
 
@@ -185,7 +190,7 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
     for block in points.blocks:
         fixed = points.fixed[..., block]
-        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), STURDY)
+        axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), MIN_AXIS_LENGTH)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
         found.append(_real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
@@ -200,7 +205,9 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         if torch.equal(new, cells):
             break
         cells = new
-    # On all axes there are coordinates, which no symmetry leaves in doubt: they tell apart whatever is not equal.
+    # On all axes there are coordinates, which no symmetry leaves in doubt: with lengths, they tell apart whatever is
+    # not equal.
+    values = torch.cat([values, points.directions()[1].log()], -1)
     cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
@@ -209,7 +216,7 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     """Whether the points of every cell are in one place, ``(B,)``."""
-    rows = _real(points.directions()[0].flatten(2))
+    rows = points.places()
     index = cells.unsqueeze(-1).expand(rows.shape)
     sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
     middle = torch.zeros_like(rows).scatter_add(1, index, rows).gather(1, index) / sizes.unsqueeze(-1)
@@ -238,11 +245,11 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     twins = torch.arange(n, device=device).expand(b, n)
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
-    if n <= FEW and points.blocks is not None and points.colours is None and points.mask is None:
+    if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
         sizes, order = _sizes(points).sort(-1)
         apart = (sizes.diff(dim=-1) > points.slack).all(-1)
         if bool(apart.all()):
-            return Ordering(order, twins, *none)
+            return Ordering(order, None, *none)
         todo = (~apart).nonzero().squeeze(-1)
     left = points.select(todo)
     cells = separate(_invariants(left), left.start(), left.apart)
@@ -257,6 +264,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
         return Ordering(order, twins, *none)
     todo = todo[tied]
     symmetric = _label(left.select(tied), cells[tied], backend)
+    assert symmetric.twins is not None
     order[todo], twins[todo] = symmetric.order, symmetric.twins
     return Ordering(order, twins, symmetric.generators, todo[symmetric.owner.to(device)])
 
@@ -267,7 +275,8 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    apart = torch.linalg.vector_norm(directions.unsqueeze(1) - directions.unsqueeze(2), dim=(-2, -1))
+    places = points.places()
+    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
     same = apart <= points.equal.unsqueeze(-1)
     same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
     if points.mask is not None:
@@ -339,7 +348,7 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
     thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
     for block in points.blocks:
         width = torch.linalg.svdvals(rows[..., block])
-        thin |= ((width > equal / THIN) & (width < THIN * many * equal)).any(-1)
+        thin |= ((width > equal / THIN_FACTOR) & (width < THIN_FACTOR * many * equal)).any(-1)
     return samples[thin.cpu()]
 
 

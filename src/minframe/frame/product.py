@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,13 +14,12 @@ from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import LinearFrame
 from minframe.frame.pairs import Pairs
-from minframe.frame.permutation import nested, shown
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import RowSymmetry
-from minframe.layout import Dense, Layout, Ragged
+from minframe.layout import Ragged
 from minframe.linalg.action import transform
-from minframe.relations import is_per_row
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
 
@@ -32,17 +30,9 @@ class Pair(NamedTuple):
     linear: Tensor
 
 
-def reordered(cloud: Cloud, order: Tensor) -> Cloud:
-    """The cloud with its rows in another order, ``(*batch, n)`` or ``(N,)``."""
-    layout = cloud.layout
-    inputs = [(take_nodes(x, order) if is_per_row(x, layout, type.order) else x, type) for x, type in cloud.inputs]
-    return replace(cloud, inputs=inputs, layout=_reordered_layout(layout, order))
-
-
-def _reordered_layout(layout: Layout, order: Tensor) -> Layout:
-    if isinstance(layout, Ragged):
-        return Ragged(layout.index[order], layout.count)
-    return Dense(layout.batch_shape, layout.n, None if layout.mask is None else take_nodes(layout.mask, order))
+def _ordered(x: Tensor, nodes: int, index: Tensor) -> Tensor:
+    """``x`` with that many axes of nodes, at ``index``."""
+    return x if nodes == 0 else take_nodes(x, index) if nodes == 1 else take_edges(x, index)
 
 
 class ProductFrame(Frame):
@@ -72,14 +62,15 @@ class ProductFrame(Frame):
     ) -> None:
         self.group = group
         self.cloud = cloud
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self.order = order
-        self._back = inverse(order)
+        self._positions: Tensor | None = None
         self.linear = linear
         self.pairs = pairs
         self.twins = twins
         self._twins = None if twins is None else RowSymmetry(twins)
         self._shown = shown
+        self.keeps_rows = not shown
         self.keeps_scalars = shown  # of a product they are of the whole sample
         self._margin = margin
 
@@ -102,86 +93,100 @@ class ProductFrame(Frame):
         return self.linear.rank
 
     @property
-    def size(self) -> Any:
-        """Number of elements, exact: Python integers, or ``inf`` where the stabiliser is continuous."""
+    def size(self) -> Size:
         finite = [1] * math.prod(self.layout.batch_shape) if self._twins is None else self._twins.sizes()
         for pairs in self.pairs:
             finite[pairs.sample] *= pairs.order
-        linear = self.linear.size.flatten().tolist()
+        linear = self.linear.stabiliser.size.flatten().tolist()
         sizes = [s if math.isinf(s) else int(s) * k for s, k in zip(linear, finite, strict=True)]
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return torch.minimum(self.linear.margin, self._margin().view(self.layout.batch_shape))
 
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
-
     def _nodes(self, x: Tensor, kind: Type) -> int:
         """Number of axes that permutations reorder."""
         if kind in UNTOUCHED or (kind.name == "scalar" and self.keeps_scalars):
             return 0
-        return kind.nodes or int(is_per_row(x, self.layout, kind.order))
-
-    def _ordered(self, x: Tensor, kind: Type, index: Tensor) -> Tensor:
-        nodes = self._nodes(x, kind)
-        return x if nodes == 0 else take_nodes(x, index) if nodes == 1 else take_edges(x, index)
+        return kind.nodes or int(self.layout.is_per_row(x, kind.core_ndim))
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        return self._to_canonical(x, type, self.linear.to_canonical)
+        kind = self._checked(x, type, "x")
+        return x if kind is CONSTANT else self._to_canonical(x, kind, lambda y: self.linear.to_canonical(y, kind.name))
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        kind = self.group.type(type)
-        if kind is CONSTANT:
-            return x
-        if own and kind.order:
-            for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
-                if original[0] is x:
-                    return self._as_shown(self.linear.pose(moved, type, own=True), kind)
-        if own:
-            return self._to_canonical(x, type, lambda y, type: self.linear.pose(y, type, own=True))
-        y = self._average(self._ordered(self.layout.clean(x, kind.order), kind, self.order), kind, inward=True)
-        return self._as_shown(y, kind)
+        return self.shown(x, self._checked(x, type, "x"), own)
 
     def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        return self.carried_back(y, self._checked(y, type, "y"))
+
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        """The type of that name, once ``x`` is known to be of it."""
         kind = self.group.type(type)
-        self.group.check(y, type, "y", self.layout)
+        if kind is not CONSTANT:
+            self.group.check(x, type, name, self.layout)
+        return kind
+
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        if kind is CONSTANT:
+            return x
+        if own and kind.core_ndim:
+            for original, (moved, _) in zip(self.cloud.inputs, self.linear.cloud.inputs, strict=True):
+                if original[0] is x:
+                    y = self.linear.shown(moved, kind, own=True)
+                    return y if self._shown else _ordered(y, self._nodes(y, kind), self._back)
+        if own:
+            return self._to_canonical(x, kind, lambda y: self.linear.shown(y, kind, own=True))
+        x = self.layout.clean(x, kind.core_ndim)
+        nodes = self._nodes(x, kind)
+        y = self._average(_ordered(x, nodes, self.order), kind, nodes, inward=True)
+        return y if self._shown else _ordered(y, nodes, self._back)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        nodes = self._nodes(y, kind)
         if not self._shown:
-            y = self._ordered(y, kind, self.order)
-        y = self._average(y, kind, inward=False)
+            y = _ordered(y, nodes, self.order)
+        y = self._average(y, kind, nodes, inward=False)
         if not kind.nodes:
-            y = self.linear.from_canonical(y, type)
-        return self._ordered(y, kind, self._back)
+            y = self.linear.carried_back(y, kind)
+        if nodes == 0:
+            return y
+        if self._positions is None:
+            self._positions = inverse(self.order)
+        return take_nodes(y, self._positions) if nodes == 1 else take_edges(y, self._positions)
+
+    @property
+    def _back(self) -> Tensor:
+        """The position of each row."""
+        if self._positions is None:
+            self._positions = inverse(self.order)
+        return self._positions
 
     def reorder(self, x: Tensor) -> Tensor:
         return take_nodes(x, self.order) if self._shown else x
 
-    def _to_canonical(self, x: Tensor, type: str, linear: Callable[[Tensor, str], Tensor]) -> Tensor:
-        kind = self.group.type(type)
-        if kind is CONSTANT:
-            return x
-        self.group.check(x, type, "x", self.layout)
-        x = self._ordered(self.layout.clean(x, kind.order), kind, self.order)
-        return self._as_shown(x if kind.nodes else linear(x, type), kind)
+    def _to_canonical(self, x: Tensor, kind: Type, linear: Callable[[Tensor], Tensor]) -> Tensor:
+        x = self.layout.clean(x, kind.core_ndim)
+        nodes = self._nodes(x, kind)
+        x = _ordered(x, nodes, self.order)
+        x = x if kind.nodes else linear(x)
+        return x if self._shown else _ordered(x, nodes, self._back)
 
-    def _as_shown(self, x: Tensor, kind: Type) -> Tensor:
-        return x if self._shown else self._ordered(x, kind, self._back)
-
-    def _average(self, y: Tensor, kind: Type, inward: bool) -> Tensor:
+    def _average(self, y: Tensor, kind: Type, nodes: int, inward: bool) -> Tensor:
         """The mean over the symmetry, of ``y`` with its rows in canonical order; of ``g^-1 . y`` if ``inward``."""
         if not kind.nodes:
             if inward:  # to the canonical pose first, where the symmetry is known
-                y = self.linear.pose(y, kind.name)
-            elif self.symmetric and (kind.order or kind.parity):
+                y = self.linear.shown(y, kind, own=False)
+            elif self.symmetric and (kind.core_ndim or kind.parity):
                 y = self.linear.averaged(y, kind)
-        nodes = self._nodes(y, kind)
         if nodes and self._twins is not None:
             if nodes == 1:
                 y = orbit_mean(y, self._numbers(self._twins.orbits()))
             else:
                 y = orbital_mean(y, self._twins.orbitals().view(*self.layout.rows_shape, -1))
-        if not self.symmetric or not (nodes or kind.order or kind.parity):
+        if not self.symmetric or not (nodes or kind.core_ndim or kind.parity):
             return y
         return self.over_pairs(y, kind, nodes)
 
@@ -215,7 +220,7 @@ def mean_of_pairs(permutations: Tensor, matrices: Tensor, y: Tensor, kind: Type,
     t = len(permutations)
     permutations, matrices = permutations.to(y.device), matrices.to(y.device)
     terms = y.expand(t, *y.shape)
-    if kind.order or kind.parity:
+    if kind.core_ndim or kind.parity:
         matrix = torch.linalg.inv(matrices).mT if kind.dual else matrices
         terms = transform(terms, kind, matrix, torch.linalg.det(matrices) if kind.parity else None)
     if nodes == 0:

@@ -8,15 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from minframe.checks import check_not_mapped, data_checks_enabled
+from minframe.checks import (
+    check_edge_index,
+    check_not_mapped,
+    check_numbers,
+    check_tensor,
+    data_checks_enabled,
+)
 from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
-from minframe.frame.permutation import Permutes, nested, shown
+from minframe.frame.permutation import Permutes
+from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
 from minframe.labelling.cluster import combine
@@ -26,26 +32,8 @@ from minframe.labelling.label import SparseLabelling, label_sparse
 from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
 from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean
 from minframe.layout import Dense, Layout, Ragged, layout_of
-from minframe.relations import check_numbers, check_tensor
 from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
-
-
-def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
-    """An integer tensor ``(2, E)`` of nodes below ``n``."""
-    if x.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"{name} must be an integer tensor, got {x.dtype}: use for example {name}.long()")
-    if x.ndim != 2 or x.shape[0] != 2:
-        raise ValueError(f"{name} must have shape (2, E), got {tuple(x.shape)}: a matrix is of type 'edge'")
-    if not x.numel() or not data_checks_enabled():
-        return
-    if int(x.min()) < 0:
-        raise ValueError(f"{name} has the negative node {int(x.min())}: nodes are counted from 0, remove such edges")
-    if n is not None and int(x.max()) >= n:
-        raise ValueError(
-            f"{name} has nodes up to {int(x.max())}, but there are {n}, counted from 0: correct it, "
-            "or give an input of type 'node' with a row for each node"
-        )
 
 
 def sparse_cloud(
@@ -68,7 +56,6 @@ def sparse_cloud(
         check_tensor(item.x, item.name)
         check_not_mapped(item.x, "S() of listed edges", item.name)
     edge_index = index[0].x
-    check_edge_index(edge_index, index[0].name)
     if num_nodes is not None:
         n = num_nodes
     elif nodes:
@@ -76,12 +63,13 @@ def sparse_cloud(
     elif batch is not None:
         n = batch.shape[0]
     else:
+        check_edge_index(edge_index, index[0].name)
         n = int(edge_index.max()) + 1 if edge_index.numel() else 0
     check_edge_index(edge_index, index[0].name, n)
-    for name, x, type in [*nodes, *attr]:
-        want = n if type != "edge_attr" else edge_index.shape[1]
+    for name, x, kind in [*nodes, *attr]:
+        want = n if kind != "edge_attr" else edge_index.shape[1]
         if x.ndim < 1 or x.shape[0] != want:
-            raise ValueError(f"{name} of type {type!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
+            raise ValueError(f"{name} of type {kind!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
     layout: Layout = Dense((), n)
     if batch is not None:
         layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
@@ -174,6 +162,7 @@ class SparseFrame(Frame):
     """The permutations that bring graphs into canonical order; see ``PermutationFrame``."""
 
     group: Permutes
+    keeps_rows = False
 
     def __init__(
         self,
@@ -186,7 +175,7 @@ class SparseFrame(Frame):
         margin: Callable[[], Tensor],
     ) -> None:
         self.group = group
-        self.layout = layout
+        self.layout = self.shown_layout = layout
         self._margin = margin
         self._numbers: dict[str, Tensor] = {}
         self._graph = colours, edge_index, edges, batch, group.backend
@@ -231,42 +220,49 @@ class SparseFrame(Frame):
         return self._per_graph(own.long()).view(self.layout.batch_shape)
 
     @property
-    def size(self) -> Any:
+    def size(self) -> Size:
         colours, edge_index, edges, batch, backend = self._graph
         n, count = len(colours), math.prod(self.layout.batch_shape)
         arcs, _ = Arcs.of_sparse(edge_index.cpu(), None if edges is None else edges.cpu(), n)
         graph = torch.zeros(n, dtype=torch.int64) if batch is None else batch.cpu()
         sizes = count_automorphisms(self._orbits(NODE).cpu(), arcs, graph, count, backend)
-        return nested(sizes, self.layout.batch_shape)
+        size: Size = nested(sizes, self.layout.batch_shape)
+        return size
 
     @property
     def margin(self) -> Tensor:
         return self._margin().view(self.layout.batch_shape)
 
-    def __repr__(self) -> str:
-        return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"
-
     def to_canonical(self, x: Tensor, type: str = "node") -> Tensor:
-        kind = self.group.type(type)
-        self.group.check(x, type, "x", self.layout)
+        return self._taken(x, self._checked(x, type, "x"))
+
+    def pose(self, x: Tensor, type: str = "node", own: bool = False) -> Tensor:
+        return self.shown(x, self._checked(x, type, "x"), own)
+
+    def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
+        return self.carried_back(y, self._checked(y, type, "y"))
+
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        self.group.check(x, type, name, self.layout)
+        return self.group.type(type)
+
+    def _taken(self, x: Tensor, kind: Type) -> Tensor:
+        """In canonical order."""
         if kind is NODE:
             return x[self.order]
         if kind is EDGE_INDEX:
             return self._position[x][:, self._columns]
         return x[self._columns] if kind is EDGE_ATTR else x
 
-    def pose(self, x: Tensor, type: str = "node", own: bool = False) -> Tensor:
-        kind = self.group.type(type)
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
         if kind in (NODE, EDGE_ATTR):
-            x = x + 0.0 if own and x.is_floating_point() else x if own else self._average(x, type)
-        return self.to_canonical(x, type)
+            x = x + 0.0 if own and x.is_floating_point() else x if own else self._average(x, kind)
+        return self._taken(x, kind)
 
-    def from_canonical(self, y: Tensor, type: str = "node") -> Tensor:
-        kind = self.group.type(type)
-        self.group.check(y, type, "y", self.layout)
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
         if kind is EDGE_INDEX:
             return self.order[y][:, inverse(self._columns)]
-        y = self._average(y, type, canonical=True)  # see PermutationFrame
+        y = self._average(y, kind, canonical=True)  # see PermutationFrame
         if kind is NODE:
             return y[self._position]
         return y[inverse(self._columns)] if kind is EDGE_ATTR else y
@@ -274,8 +270,7 @@ class SparseFrame(Frame):
     def reorder(self, x: Tensor) -> Tensor:
         return x[self.order]
 
-    def _average(self, y: Tensor, type: str, canonical: bool = False) -> Tensor:
-        kind = self.group.type(type)
+    def _average(self, y: Tensor, kind: Type, canonical: bool = False) -> Tensor:
         if kind not in (NODE, EDGE_ATTR):
             return y
         if not is_compiling() and self._found.trivial:

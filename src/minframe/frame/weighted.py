@@ -12,7 +12,7 @@ from torch import Tensor
 from minframe.cloud import Cloud
 from minframe.frame.base import Frame
 from minframe.frame.linear import ActsLinearly, LinearFrame
-from minframe.layout import Layout
+from minframe.frame.size import Size, counted
 from minframe.layout.expand import Expansion, expansion
 from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import Stabiliser
@@ -44,6 +44,7 @@ class WeightedFrame(Frame):
 
     group: ActsLinearly
     keeps_scalars = False
+    keeps_rows = False
 
     def __init__(
         self,
@@ -69,7 +70,6 @@ class WeightedFrame(Frame):
             inverse=inverse,
             own_inverse=own_inverse,
             own_columns=own_columns,
-            shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, layout=self.expansion.layout, origin=shift),
             margin=lambda: torch.full_like(weights, torch.inf),
@@ -95,10 +95,7 @@ class WeightedFrame(Frame):
         self.samples = samples
         self._uniform = uniform
         self.expansion: Expansion = expansion(cloud.layout, sample)
-
-    @property
-    def shown_layout(self) -> Layout:
-        return self.expansion.layout
+        self.shown_layout = self.expansion.layout
 
     @property
     def poses(self) -> Tensor:
@@ -124,9 +121,9 @@ class WeightedFrame(Frame):
             return self.group.frame_of(replace(self.cloud, origin=None)).rank
 
     @property
-    def size(self) -> Tensor:
+    def size(self) -> Size:
         """The number of poses of each sample."""
-        return self.poses.double()
+        return counted(self.poses)
 
     @property
     def margin(self) -> Tensor:

@@ -45,7 +45,6 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
         group=frame.group,
         linear=frame.linear @ k,
         inverse=k.mH @ frame.inverse,
-        shift=frame.shift,
         stabiliser=alone,
         cloud=frame.cloud,
         margin=lambda: frame.margin,

@@ -9,7 +9,7 @@ import torch
 from minframe.checks import check_finite
 from minframe.cloud import Cloud
 from minframe.frame import Frame, LinearFrame
-from minframe.frame.product import ProductFrame, reordered
+from minframe.frame.product import ProductFrame
 from minframe.frames.method import Method, check_samples
 from minframe.frames.orders import no_margin, ordered_frame, random_order
 from minframe.groups.affine import Affine, Translation
@@ -67,7 +67,6 @@ class Haar(Method):
             group=group,
             linear=matrix,
             inverse=inverse,
-            shift=cloud.origin,
             stabiliser=IsometryStabiliser(determined, special=True, metric=(1,) * group.d, complex=group.complex),
             cloud=cloud,
             margin=no_margin(cloud.layout, device),
@@ -82,5 +81,5 @@ class Haar(Method):
     def _pair(self, group: Product, cloud: Cloud) -> Frame:
         device = cloud.inputs[0][0].device
         order = cloud.layout.unpad_order(random_order(cloud.layout, self._uniform, device))
-        linear = self._linear(group.linear, reordered(cloud, order))
+        linear = self._linear(group.linear, cloud.reordered(order))
         return ProductFrame(group, cloud, order, linear, None, (), True, no_margin(cloud.layout, device))

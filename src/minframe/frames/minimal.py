@@ -29,7 +29,7 @@ MODES = ("average", "sample")
 class Minimal(Method):
     """The default of ``Equivariant``: exact, at the cost of one forward pass.
 
-    The frame of a linear group depends on the order of the rows, which decides between rows that would do equally well.
+    The frame of a linear group depends on the order of the rows, which decides between rows that are equally suitable.
     For backbones on sets (GNNs, transformers) use ``Unordered``.
 
     Args:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Relations
 from minframe.frame.permutation import PermutationFrame
-from minframe.frame.product import reordered
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.symmetry import Symmetry
 from minframe.layout import Layout
@@ -51,7 +50,7 @@ def random_order(layout: Layout, uniform: Callable[..., Tensor], device: torch.d
 
 def relabelled(cloud: Cloud, order: Tensor) -> Cloud:
     """The cloud, and all that tells its rows apart, in another order of the rows."""
-    moved = reordered(cloud, order)
+    moved = cloud.reordered(order)
     if cloud.relations is None:
         return moved
     nodes = [take_nodes(x, order) for x in cloud.relations.nodes]

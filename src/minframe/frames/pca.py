@@ -72,7 +72,6 @@ class PCA(Method):
             group=group,  # type: ignore[arg-type]
             linear=axes,
             inverse=axes.mT,
-            shift=cloud.origin,
             stabiliser=IsometryStabiliser(determined, linear.special, linear.metric),
             cloud=cloud,
             margin=lambda: gap,
@@ -122,7 +121,6 @@ def _turned(frame: LinearFrame, signs: Tensor) -> LinearFrame:
         group=frame.group,
         linear=linear,
         inverse=linear.mT,
-        shift=frame.shift,
         stabiliser=frame.stabiliser,
         cloud=frame.cloud,
         margin=lambda: frame.margin,

@@ -44,8 +44,11 @@ class Unordered(Minimal):
     def labelling(self, group: Group) -> str | None:
         return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
 
+    def __call__(self, group: Group, cloud: Cloud) -> Frame:
+        return self._frame(group, cloud) if self.mode == "average" else super().__call__(group, cloud)
+
     def _frame(self, group: Group, cloud: Cloud) -> Frame:
-        if isinstance(group, Finite) and any(type.name in group.rows for _, type in cloud.inputs):
+        if isinstance(group, Finite) and any(kind.name in group.rows for _, kind in cloud.inputs):
             raise ValueError(
                 f"{group} has no frames of one pose that ignore the order of rows: use mf.frames.Smooth(), which do "
                 "not depend on it, or, where rows are points, mf.Cyclic, mf.Dihedral or mf.Octahedral"

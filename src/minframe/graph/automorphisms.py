@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from minframe.cloud import Input
-from minframe.frame.permutation import shown
+from minframe.frame.size import shown
 from minframe.groups.permutation import S
 from minframe.labelling import orbits as _orbits
 from minframe.labelling.arcs import Arcs

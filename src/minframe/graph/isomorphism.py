@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import check_numbers
 from minframe.cloud import Input
 from minframe.groups.permutation import S
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.colours import edge_colours, node_colours, tolerance
 from minframe.labelling.label import labelling
-from minframe.relations import check_numbers
 
 
 def is_isomorphic(
@@ -45,7 +45,7 @@ def is_isomorphic(
         b: the same, with a batch that broadcasts against that of ``a``. Another number of nodes is another graph.
         a_nodes: colours ``(*batch, n)`` or features ``(*batch, n, c)``. A mask, given as such for both graphs with
             zero weights for padding, compares padded graphs.
-        b_nodes: likewise.
+        b_nodes: the same of ``b``.
         rtol: of floating weights and features; by default 32 times the machine epsilon of their dtype. Integers are
             compared exactly.
         backend: ``"igraph"`` or ``"pynauty"``.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -80,7 +81,6 @@ class Translation(_Shifting):
             group=self,
             linear=None,
             inverse=None,
-            shift=shift,
             stabiliser=trivial,
             cloud=cloud,
             margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided
@@ -96,10 +96,14 @@ class Affine(_Shifting):
     The frame is that of the linear group on the cloud relative to its mean, moved there.
     """
 
-    @property
+    @cached_property
     @abstractmethod
     def linear(self) -> O | SO | GL:
         """The linear group."""
+
+    def prepare(self) -> None:
+        """Find ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
+        _ = self.linear
 
     def __repr__(self) -> str:
         return described(self, self.d)
@@ -166,8 +170,9 @@ class E(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, type(self).__name__)
+        self.prepare()
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return O(self.d)
 
@@ -176,7 +181,7 @@ class E(Affine):
 class SE(E):
     """Rotations and translations of ``d``-space."""
 
-    @property
+    @cached_property
     def linear(self) -> SO:  # type: ignore[override]
         return SO(self.d)
 
@@ -189,8 +194,9 @@ class Poincare(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, "Poincare")
+        self.prepare()
 
-    @property
+    @cached_property
     def linear(self) -> O:
         return Lorentz(self.d)
 
@@ -204,10 +210,11 @@ class Aff(Affine):
 
     def __post_init__(self) -> None:
         check_dimension(self.d, "Aff")
+        self.prepare()
 
     def __repr__(self) -> str:
         return described(self, self.d, *(["complex=True"] if self.complex else []))
 
-    @property
+    @cached_property
     def linear(self) -> GL:
         return GL(self.d, complex=self.complex)

@@ -126,6 +126,7 @@ class Group(ABC):
         if kind.name not in self.frame_types:
             allowed = " or ".join(repr(t) for t in self.frame_types)
             raise ValueError(f"a frame of {self} is taken of a {allowed} input, got type {name!r}")
+        self.check_frame_types([kind.name])
         return kind
 
     def check_frame_types(self, names: Sequence[str]) -> None:

@@ -21,11 +21,10 @@ from minframe.layout import Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
-from minframe.relations import is_per_row
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
-KNOWN = 1e-9  # entries of given matrices that differ by less are the same
+EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are the same
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < KNOWN).any(-1).all())
+        return bool(((self.matrices.abs() - 1).abs() < EQUAL_ENTRIES).any(-1).all())
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
@@ -154,7 +153,7 @@ class Discrete(MatrixGroup):
         else:
             if mask is not None or batch is not None:
                 raise ValueError(f"{names[mask is None]} is for rows, and there are only grids among the inputs")
-            lead = min((i.x.shape[: max(i.x.ndim - grid.order - 1, 0)] for i in grids), key=len)
+            lead = min((i.x.shape[: max(i.x.ndim - grid.core_ndim - 1, 0)] for i in grids), key=len)
             layout, typed, relations = Dense(tuple(lead), 1), [], None
         for i in grids:
             self.check(i.x, grid.name, i.name, layout)
@@ -169,8 +168,8 @@ class Discrete(MatrixGroup):
             got = x.dtype if isinstance(x, Tensor) else x.__class__.__name__
             raise TypeError(f"{name} of type {type!r} must be a real floating tensor, got {got}: convert it first")
         lead = layout.batch_shape
-        if x.ndim < len(lead) + grid.order or tuple(x.shape[: len(lead)]) != lead or 0 in x.shape:
-            axes = ", ".join([*map(str, lead), "...", *"DHW"[-grid.order :]])
+        if x.ndim < len(lead) + grid.core_ndim or tuple(x.shape[: len(lead)]) != lead or 0 in x.shape:
+            axes = ", ".join([*map(str, lead), "...", *"DHW"[-grid.core_ndim :]])
             raise ValueError(f"{name} of type {type!r} must have shape ({axes}), got {tuple(x.shape)}")
         return None
 
@@ -219,7 +218,7 @@ class Discrete(MatrixGroup):
         found = [softened(s, unit) for s in scores]
         eye = torch.eye(self.d, dtype=torch.float64)
         for i, (x, kind) in enumerate(cloud.inputs):
-            if is_per_row(x, cloud.layout, kind.order):
+            if cloud.layout.is_per_row(x, kind.core_ndim):
                 found[i] = set_scores(x, cloud.layout, self.matrices.mT.to(x.device), eye.to(x.device), unit)
         return self.matrices, shares(found, allowed, sharpness)
 
@@ -261,7 +260,6 @@ class DiscreteFrame(LinearFrame):
             linear=linear,
             inverse=linear.mT,
             own_inverse=(choice.weights @ matrices.mT.flatten(1)).view(*choice.first.shape, *matrices.shape[1:]),
-            shift=None,
             stabiliser=FiniteStabiliser.of(weights, matrices),
             cloud=cloud,
             margin=lambda: choice.margin,
@@ -270,25 +268,26 @@ class DiscreteFrame(LinearFrame):
         self._single = all_true(choice.count == 1)
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
-        if kind is not self.group.grid:
+        if self._checked(x, type, "x") is not self.group.grid:
             return super().to_canonical(x, type)
         return self._moved(x, inward=True, alone=True)
 
-    def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        if self.group.type(type) is not self.group.grid:
-            return super().pose(x, type, own)
-        return self._moved(x, inward=True)
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        kind = self.group.type(type)
+        if kind is not self.group.grid:
+            return super()._checked(x, type, name)
+        self.group.check(x, type, name, self.layout)
+        return kind
 
-    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        if self.group.type(type) is not self.group.grid:
-            return super().from_canonical(y, type)
-        return self._moved(y, inward=False)
+    def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
+        return super().shown(x, kind, own) if kind is not self.group.grid else self._moved(x, inward=True)
+
+    def carried_back(self, y: Tensor, kind: Type) -> Tensor:
+        return super().carried_back(y, kind) if kind is not self.group.grid else self._moved(y, inward=False)
 
     def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
         grid: Any = self.group.grid
-        d = grid.order
-        self.group.check(x, grid.name, "x" if inward else "y", self.layout)
+        d = grid.core_ndim
         shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):

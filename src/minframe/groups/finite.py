@@ -12,13 +12,13 @@ from minframe.checks import check_finite
 from minframe.cloud import Cloud, Input
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
+from minframe.frame.size import Size, counted
 from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import Dense, Layout, layout_of
 from minframe.linalg.action import multiply
 from minframe.linalg.finite import orbit_scores, set_scores
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
-from minframe.relations import is_per_row
 from minframe.types import SCALAR, Type
 
 
@@ -135,7 +135,7 @@ class Finite(Group):
     def act(self, g: Tensor, x: Tensor, type: str | None = None) -> Tensor:
         type = self.frame_types[0] if type is None else type
         kind = self.type(type)
-        if kind.order == 0:
+        if kind.core_ndim == 0:
             return x
         self._check_core(x, type, "x", tuple(g.shape))
         return narrow(multiply(wide(x), self._matrices[type].to(x.device)[g]), x.dtype)
@@ -153,8 +153,8 @@ class Finite(Group):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        for name, x, type in inputs:
-            self._check_core(x, type, name, ())
+        for name, x, kind in inputs:
+            self._check_core(x, kind, name, ())
         rows = [i for i in inputs if i.type in self._rows]
         layout: Layout
         if rows:
@@ -170,13 +170,13 @@ class Finite(Group):
             )
         else:
             layout = Dense(min((tuple(i.x.shape[:-1]) for i in inputs), key=len), 1)
-        for name, x, type in inputs:
-            self.check(x, type, name, layout)
-        typed = [(layout.clean(x, 1), self.type(type)) for _, x, type in inputs]
+        for name, x, kind in inputs:
+            self.check(x, kind, name, layout)
+        typed = [(layout.clean(x, 1), self.type(kind)) for _, x, kind in inputs]
         return Cloud(typed, layout, name=", ".join(i.name for i in inputs))
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        if self.type(type).order:
+        if self.type(type).core_ndim:
             self._check_core(x, type, name, layout.leading)
 
     def _check_core(self, x: Tensor, type: str, name: str, leading: tuple[int, ...]) -> None:
@@ -215,7 +215,7 @@ class Finite(Group):
         found = []
         for x, kind in cloud.inputs:
             scores = softened(self._scores(x, kind, cloud), unit)
-            if kind.name in self._rows and is_per_row(x, cloud.layout, 1):
+            if kind.name in self._rows and cloud.layout.is_per_row(x, 1):
                 form = self._forms[kind.name].to(x.device)
                 scores = set_scores(x, cloud.layout, self._inverses(kind, x), form, unit)
             found.append(scores)
@@ -234,7 +234,7 @@ class FiniteFrame(Frame):
     def __init__(self, group: Finite, cloud: Cloud, choice: Choice) -> None:
         self.group = group
         self.cloud = cloud
-        self.layout = cloud.layout
+        self.layout = self.shown_layout = cloud.layout
         self.choice = choice
 
     @property
@@ -248,8 +248,8 @@ class FiniteFrame(Frame):
         return torch.full_like(self.choice.first, total)
 
     @property
-    def size(self) -> Tensor:
-        return self.choice.count
+    def size(self) -> Size:
+        return counted(self.choice.count)
 
     @property
     def margin(self) -> Tensor:
@@ -280,7 +280,7 @@ class FiniteFrame(Frame):
 
     def _moved(self, x: Tensor, type: str, name: str, matrix: Any) -> Tensor:
         self.group.check(x, type, name, self.layout)
-        if self.group.type(type).order == 0:
+        if self.group.type(type).core_ndim == 0:
             return self.layout.clean(x, 0)
         x = self.layout.clean(x, 1)
         sample = matrix(self.group.matrices(type).to(x.device))

@@ -127,8 +127,8 @@ class GL(MatrixGroup):
             group=self,
             linear=linear,
             inverse=inverse,
+            own_inverse=inverse * determined.unsqueeze(-1),  # on free axes there is rounding, in units of their volume
             own_columns=columns,
-            shift=cloud.origin,
             stabiliser=SpanStabiliser(determined),
             cloud=cloud,
             decomposition=pose,

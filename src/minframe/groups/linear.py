@@ -9,15 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.checks import check_cloud, check_core
+from minframe.checks import check_cloud, check_core, check_edge_index, check_tensor
 from minframe.cloud import Cloud, Input, Reduction, Relations
-from minframe.dtypes import narrow
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group
 from minframe.layout import Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
-from minframe.relations import check_edge_index, check_rows, check_tensor
-from minframe.types import COORDINATE_TYPES, LINEAR_TYPES
+from minframe.relations import check_rows
+from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, Type
 
 #: what ``+`` makes of groups; filled by ``groups.sum``, which extends ``LinearGroup``
 SUM_MAKERS: list[Callable[..., LinearGroup]] = []
@@ -68,16 +67,14 @@ class LinearGroup(_Coordinates):
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
         linear, shift = self.parts(g)
-        if kind.order or kind.parity:
+        if kind.core_ndim or kind.parity:
             batch = tuple(linear.shape[:-2] if linear is not None else g.shape[:-1])
             self._check_element(linear, shift)
-            check_core(x, kind.order, self.d, type, "x", batch, self.complex)
+            check_core(x, kind.core_ndim, self.d, type, "x", batch, self.complex)
         det = self.determinant(linear) if kind.parity and linear is not None else None
         matrix = torch.linalg.inv(linear).mT if kind.dual and linear is not None else linear
-        y = transform(x, kind, matrix, det)
-        if shift is not None and kind.affine:
-            y = y + behind_batch(shift, y, 1)
-        return narrow(y, x.dtype)
+        shift = behind_batch(shift, x, 1) if shift is not None and kind.affine else None
+        return transform(x, kind, matrix, det, shift, x.dtype)
 
     def determinant(self, linear: Tensor) -> Tensor:
         """``(*batch,)``, of the matrix of an element, as exactly as the group allows."""
@@ -97,20 +94,22 @@ class LinearGroup(_Coordinates):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        moving = [i for i in inputs if COORDINATE_TYPES[i.type].order]
-        self.check_frame_types([i.type for i in moving])
+        moving = [i for i in inputs if COORDINATE_TYPES[i.type].core_ndim]
         if not moving:
             raise ValueError(f"a frame of {self} needs a 'point' or a 'vector' among its inputs")
+        joined = ", ".join([i.name for i in inputs])
         reference = moving[0].x
         for name, x, _ in moving:
             if x is reference or not isinstance(x, Tensor) or x.ndim >= reference.ndim:  # else one vector per sample
                 check_cloud(x, self.d, self, name, self.complex)
         layout = layout_of(reference, mask, batch, names)
-        typed = [(layout.clean(x, 1), LINEAR_TYPES[type]) for _, x, type in moving]
-        for name, x, type in inputs:
+        typed: list[tuple[Tensor, Type]] = []
+        for name, x, kind in inputs:
             if x is not reference:
-                self.check(x, type, name, layout)
-        cloud = Cloud(typed, layout, name=", ".join(i.name for i in inputs))
+                self.check(x, kind, name, layout)
+        for _, x, kind in moving:
+            typed.append((x if mask is None else layout.clean(x, 1), LINEAR_TYPES[kind]))
+        cloud = Cloud(typed, layout, name=joined)
         if len(moving) < len(inputs):
             nodes = [i.x for i in inputs if COORDINATE_TYPES[i.type].nodes == 1]
             edges = [i.x for i in inputs if COORDINATE_TYPES[i.type].nodes == 2]
@@ -130,7 +129,8 @@ class LinearGroup(_Coordinates):
                 f"type 'edge', got {[f'{i.name}: {i.type}' for i in inputs]}: name others than these in frame_on="
             )
         name, edge_index, _ = listed[0]
-        check_edge_index(edge_index, layout.length, name)
+        check_tensor(edge_index, name)
+        check_edge_index(edge_index, name, layout.length)
         if len(layout.rows_shape) != 1:
             raise ValueError(
                 f"{name} lists edges between rows, which in a batch need a batch vector, batch=; or give an adjacency "
@@ -150,8 +150,8 @@ class LinearGroup(_Coordinates):
         kind = COORDINATE_TYPES[type]
         if kind.nodes:
             check_rows(x, kind, name, layout)
-        elif kind.order or kind.parity:
-            check_core(x, kind.order, self.d, type, name, layout.leading, self.complex)
+        elif kind.core_ndim or kind.parity:
+            check_core(x, kind.core_ndim, self.d, type, name, layout.leading, self.complex)
 
 
 def described(group: LinearGroup, *arguments: object) -> str:

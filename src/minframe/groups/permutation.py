@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.checks import check_not_mapped
+from minframe.checks import check_not_mapped, check_tensor
 from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
 from minframe.frame.permutation import PermutationFrame
@@ -19,7 +19,7 @@ from minframe.labelling.action import inverse, move
 from minframe.labelling.backend import BACKENDS, DEFAULT, installed_version
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry
 from minframe.layout import Layout
-from minframe.relations import check_rows, check_tensor, coloured, rows_layout, smallest_gap
+from minframe.relations import check_rows, coloured, rows_layout, smallest_gap
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
 
@@ -128,22 +128,23 @@ class S(Permutations):
     ) -> Cloud:
         by_type: dict[str, list[Input]] = {}
         for item in inputs:
-            check_tensor(item.x, item.name)
-            by_type.setdefault(self.type(item.type).name, []).append(item)
+            by_type.setdefault(PERMUTATION_TYPES[item.type].name, []).append(item)
         nodes, edges = by_type.get("node", []), by_type.get("edge", [])
         index, attr = by_type.get("edge_index", []), by_type.get("edge_attr", [])
         if index or attr:
             return sparse_cloud(nodes, edges, index, attr, mask, batch, names)
+        for item in inputs:
+            check_tensor(item.x, item.name)
         layout = rows_layout([i[:2] for i in nodes], [i[:2] for i in edges], mask, batch, names)
-        for name, x, type in inputs:
-            self.check(x, type, name, layout)
+        for name, x, kind in inputs:
+            self.check(x, kind, name, layout)
         for item in inputs if edges else ():
             check_not_mapped(item.x, f"{self} of graphs", item.name)
         relations = Relations([x for _, x, _ in nodes], [x for _, x, _ in edges])
         return Cloud([], layout, name=", ".join(name for name, _, _ in inputs), relations=relations)
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
-        kind = self.type(type)
+        kind = PERMUTATION_TYPES[type]
         if kind.nodes:
             check_rows(x, kind, name, layout)
 

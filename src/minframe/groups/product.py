@@ -82,11 +82,11 @@ class Product(Group):
         y = self.linear.act(linear, x, type)
         if kind in (SCALAR, CONSTANT):
             return y
-        if permutation.ndim == 1 and x.ndim >= 2 + kind.order - 1:  # one permutation for all
-            axis = x.ndim - kind.order - 1
+        if permutation.ndim == 1 and x.ndim >= 2 + kind.core_ndim - 1:  # one permutation for all
+            axis = x.ndim - kind.core_ndim - 1
             if x.shape[axis] == permutation.shape[0] and x.shape[0] != permutation.shape[0]:
                 permutation = permutation.expand(*x.shape[:axis], -1)
-        per_row = x.ndim >= permutation.ndim + kind.order and x.shape[: permutation.ndim] == permutation.shape
+        per_row = x.ndim >= permutation.ndim + kind.core_ndim and x.shape[: permutation.ndim] == permutation.shape
         return move(permutation, y, 1) if per_row else y
 
     def inverse(self, g: Any) -> Pair:
@@ -105,7 +105,6 @@ class Product(Group):
         batch: Tensor | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
-        self.check_frame_types([i.type for i in inputs])
         return self.linear.cloud(inputs, mask, batch, names)
 
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:

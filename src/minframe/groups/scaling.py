@@ -85,7 +85,6 @@ class Scaled(MatrixGroup):
             group=self,
             linear=frame.linear * scale,
             inverse=frame.inverse / scale,
-            shift=cloud.origin,
             stabiliser=ScaleStabiliser.of(frame.stabiliser, sized),
             cloud=cloud,
             margin=lambda: frame.margin,

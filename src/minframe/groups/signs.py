@@ -139,7 +139,6 @@ class SignedPermutations(MatrixGroup):
             group=self,
             linear=linear,
             inverse=linear.mT,
-            shift=None,
             stabiliser=ColumnStabiliser(determined, classes.gather(-1, order).view(*lead, -1)),
             cloud=cloud,
             margin=lambda: torch.minimum(signed.margin, _smallest_lead(columns).view(lead)),

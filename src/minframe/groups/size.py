@@ -13,7 +13,6 @@ from torch import Tensor
 
 from minframe.checks import check_finite, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.linalg.action import behind_batch
 
 
 def cloud_size(cloud: Cloud) -> tuple[Tensor, Tensor]:
@@ -36,12 +35,12 @@ def cloud_size(cloud: Cloud) -> tuple[Tensor, Tensor]:
 
 def _alive(cloud: Cloud, k: int) -> Tensor:
     """Which rows of input ``k`` belong to a sample in which they are more than rounding, one entry per row."""
-    x, type = cloud.inputs[k]
+    x, kind = cloud.inputs[k]
     x = x.detach()
-    affine = cloud.origin is not None and type.affine
+    affine = cloud.origin is not None and kind.affine
     if affine:
         assert cloud.origin is not None
-        x = cloud.layout.clean(x - behind_batch(cloud.layout.for_rows(cloud.origin.detach(), x), x, 1), 1)
+        x = cloud.layout.clean(x - cloud.layout.beside(cloud.origin.detach(), x, 1), 1)
     rows, layout = cloud.layout.join([x])
     length = torch.linalg.vector_norm(rows, dim=-1)
     if not affine:

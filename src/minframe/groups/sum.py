@@ -159,7 +159,7 @@ class Sum(LinearGroup):
 
         def seen(block: slice) -> Cloud:
             origin = None if cloud.origin is None else cloud.origin[..., block]
-            return replace(cloud, inputs=[(x[..., block], type) for x, type in cloud.inputs], origin=origin)
+            return replace(cloud, inputs=[(x[..., block], kind) for x, kind in cloud.inputs], origin=origin)
 
         return [seen(block) for block in self.blocks]
 
@@ -186,7 +186,6 @@ class Sum(LinearGroup):
             linear=joined([f.linear for f in frames]),
             inverse=joined([f.inverse for f in frames]),
             own_inverse=joined([f.own_inverse for f in frames]),
-            shift=shift,
             stabiliser=stabiliser,
             cloud=replace(cloud, origin=shift),
             margin=lambda: torch.stack([f.margin for f in frames]).amin(0),

@@ -61,7 +61,6 @@ class Trivial(MatrixGroup):
             group=self,
             linear=eye,
             inverse=eye,
-            shift=None,
             stabiliser=IsometryStabiliser(one, special=True, metric=(1,) * self.d, complex=self.complex, trivial=True),
             cloud=cloud,
             margin=lambda: torch.full(peak.shape, torch.inf, dtype=torch.float64, device=rows.device),

@@ -91,7 +91,7 @@ def _load(module: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"some nodes are tied after colour refinement and need the labelling library {module!r}, which is not "
-            'installed: pip install "minframe[graph]"'
+            f"installed: pip install {module}"
         ) from error
 
 
@@ -172,8 +172,8 @@ class Pynauty(Backend):
 
 BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
 DEFAULT = "igraph"
-POINTS = 2  # raised whenever the order of points does, which depends on what counts as equal
-ORDER = 2  # raised whenever refinement or the order of pieces changes: canonical orders depend on them as well
+POINT_ORDER_VERSION = 2  # raised whenever the canonical order of points changes
+LABELLING_VERSION = 2  # raised whenever refinement or the order of pieces changes, and canonical orders with it
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def backend_version(name: str = DEFAULT) -> str:
 def installed_version(name: str = DEFAULT) -> str | None:
     """What canonical orders depend on: the library, and our own part. ``None`` if the library is not installed."""
     try:
-        return f"{backend_version(name)}, order {ORDER}"
+        return f"{backend_version(name)}, order {LABELLING_VERSION}"
     except ImportError:
         return None
 
@@ -200,4 +200,4 @@ def installed_version(name: str = DEFAULT) -> str | None:
 def installed_point_version(name: str = DEFAULT) -> str | None:
     """What canonical orders of points depend on. ``None`` if the library is not installed."""
     version = installed_version(name)
-    return None if version is None else f"{version}, points {POINTS}"
+    return None if version is None else f"{version}, points {POINT_ORDER_VERSION}"

@@ -39,8 +39,8 @@ from torch import Tensor
 from minframe.labelling import orbits as _orbits
 
 Permutation = tuple[int, ...]
-CALM = 20  # random elements that leave nothing before a proof is tried
-CHUNK = 1 << 22  # entries of the permutations that are sifted at once
+MAX_IDLE_DRAWS = 20  # random elements in a row that add nothing, before a proof is tried
+MAX_SIFTED_NUMEL = 1 << 22  # entries of the permutations that are sifted at once
 
 
 def compose(g: Permutation, h: Permutation) -> Permutation:
@@ -231,7 +231,7 @@ class StabiliserChain:
         source = _Random(self.generators, seed=0)
         calm = 0
         while self.order != order:
-            if calm < CALM:
+            if calm < MAX_IDLE_DRAWS:
                 stuck, g = self._sift(source.next())
             else:
                 missing = self._missing()
@@ -256,7 +256,7 @@ class StabiliserChain:
             place, inverses = tables[i]
             points = torch.tensor(list(level.transversal))
             generators = torch.tensor(level.generators, dtype=torch.int64).view(-1, self.degree)
-            for part in torch.split(generators, max(1, CHUNK // transversal.numel())):
+            for part in torch.split(generators, max(1, MAX_SIFTED_NUMEL // transversal.numel())):
                 images = part[:, points]  # (generators, orbit)
                 moved = part[:, transversal]  # s t_p
                 schreier = inverses[place[images]].gather(-1, moved).view(-1, self.degree)

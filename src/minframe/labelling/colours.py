@@ -16,15 +16,15 @@ from torch import Tensor
 from minframe.checks import data_checks_enabled
 from minframe.labelling.cluster import cluster, cluster_edges, combine
 
-EPSILONS = 32  # of the dtype: what rounding accounts for
-SMALL = 1 << 20  # weights that are integers up to this are colours themselves
+EQUAL_EPSILONS = 32  # of the dtype: what rounding accounts for
+MAX_INTEGER_COLOUR = 1 << 20  # weights that are integers up to this are colours themselves
 
 
 def tolerance(x: Tensor, rtol: float | None) -> float:
     """That of a tensor: integers are compared exactly."""
     if not (x.is_floating_point() or x.is_complex()):
         return 0.0
-    return EPSILONS * torch.finfo(x.dtype).eps if rtol is None else rtol
+    return EQUAL_EPSILONS * torch.finfo(x.dtype).eps if rtol is None else rtol
 
 
 def channels(x: Tensor, lead: int) -> Tensor:
@@ -65,7 +65,7 @@ def edge_colours(edges: Sequence[Tensor], rtol: float | None, mask: Tensor | Non
     whole = weights.to(torch.int64)
     if not weights.is_floating_point():
         return whole
-    plain = ((whole == weights) & (whole.abs() <= SMALL)).flatten(1).all(-1)
+    plain = ((whole == weights) & (whole.abs() <= MAX_INTEGER_COLOUR)).flatten(1).all(-1)
     if data_checks_enabled() and bool(plain.all()):
         return whole
     clustered = cluster_edges(weights.unsqueeze(-1), tolerance(x, rtol), mask)

@@ -23,7 +23,7 @@ from minframe.labelling.pieces import Assembled, Moves
 from minframe.labelling.refine import is_discrete, refine, refine_sparse
 from minframe.labelling.residual import residual
 
-SPARSE_ROUNDS = 64  # of refinement before a library takes over
+MAX_SPARSE_ROUNDS = 64  # of refinement before a library takes over
 
 
 def _matrix(moves: Moves, n: int) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class SparseLabelling:
         self._library = native.Library(backend) if native.serves(self._graph[0]) else None
         self._cells: Tensor | None = None
         if self._library is not None:
-            found = native.label_sparse(*self._graph, SPARSE_ROUNDS, self._library, orbits=False)
+            found = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library, orbits=False)
             if found is None:
                 raise listed_twice()
             self.order, self._cells, _ = found
@@ -168,7 +168,7 @@ class SparseLabelling:
         """``(N,)``, the smallest node of the orbit of each."""
         if self._library is None:
             return _orbits.orbits_sparse(self.moves, len(self.order))
-        found = native.label_sparse(*self._graph, SPARSE_ROUNDS, self._library, orbits=True)
+        found = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library, orbits=True)
         assert found is not None
         assert found[2] is not None
         return found[2]
@@ -235,7 +235,7 @@ def label_arcs(colours: Tensor, arcs: Arcs, batch: Tensor, backend: str, cells: 
     """The same for arcs; ``colours`` tell what loops nodes have. ``cells``: from refinement, if they are known."""
     sizes = torch.bincount(batch)
     first = (sizes.cumsum(0) - sizes)[batch]
-    cells = refine_sparse(colours, arcs, batch, rounds=SPARSE_ROUNDS) if cells is None else cells
+    cells = refine_sparse(colours, arcs, batch, rounds=MAX_SPARSE_ROUNDS) if cells is None else cells
     return Assembled(cells + first, batch, residual(cells + first, arcs), backend)
 
 

@@ -17,9 +17,10 @@ from minframe.labelling import backend as backends
 from minframe.labelling.backend import Backend
 from minframe.labelling.residual import Kind
 
-PAYS = 50_000  # arcs of a batch from which on they are sent
-PORTIONS = 4  # for each worker, as graphs differ in what they take
-SMALL, REMEMBERED = 128, 4096  # arcs of a piece whose answer is kept for later, and how many are
+MIN_ARCS_SENT = 50_000  # of a batch; smaller ones are not worth sending to workers
+PORTIONS_PER_WORKER = 4  # more than one, as graphs differ in how long they take
+MAX_REMEMBERED_ARCS = 128  # of a piece whose answer is kept for later
+MAX_REMEMBERED_PIECES = 4096  # whose answers are kept
 
 _pool: ProcessPoolExecutor | None = None
 _workers = 1
@@ -55,7 +56,7 @@ def workers() -> int:
 
 def worth_sending(kinds: Sequence[Kind]) -> bool:
     """Whether workers are to be asked. They have none themselves, and neither have those of a data loader."""
-    many = _workers > 1 and len(kinds) > 1 and sum(len(kind.arcs) for kind in kinds) >= PAYS
+    many = _workers > 1 and len(kinds) > 1 and sum(len(kind.arcs) for kind in kinds) >= MIN_ARCS_SENT
     return many and not multiprocessing.current_process().daemon
 
 
@@ -78,7 +79,7 @@ def send(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
     global _pool
     if _pool is None:
         _pool = ProcessPoolExecutor(_workers, mp_context=multiprocessing.get_context("spawn"))
-    size = -(-len(kinds) // (_workers * PORTIONS))
+    size = -(-len(kinds) // (_workers * PORTIONS_PER_WORKER))
     portions = [kinds[i : i + size] for i in range(0, len(kinds), size)]
     sent = [
         [(array("q", k.colours).tobytes(), array("q", k.arcs).tobytes(), k.base) for k in part] for part in portions
@@ -96,7 +97,7 @@ def _answers(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]
     if not kinds:  # then no library need be installed
         return []
     library = backends.get(backend)
-    return [(_remembered if len(k.arcs) <= SMALL else _answer)(library, k, question) for k in kinds]
+    return [(_remembered if len(k.arcs) <= MAX_REMEMBERED_ARCS else _answer)(library, k, question) for k in kinds]
 
 
 def _answer(library: Backend, kind: Kind, question: str) -> Answer:
@@ -111,4 +112,5 @@ def as_move(g: Sequence[int]) -> Move:
     return points, [g[k] for k in points]
 
 
-_remembered = functools.lru_cache(maxsize=REMEMBERED)(_answer)  # the next batch has much the same rings and branches
+# The next batch has much the same rings and branches.
+_remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_PIECES)(_answer)

@@ -27,10 +27,10 @@ from minframe.labelling.parallel import Move, as_move, ask_generators, ask_order
 from minframe.labelling.residual import Kind, Residual, residual, split
 from minframe.labelling.search import search
 
-SEARCH_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
+MAX_SEARCHED_ARCS = 2000  # of a piece with coloured edges, about 45 nodes of a cloud
 
 T = TypeVar("T")
-NEST_NODES = 48  # of a piece that is cut into pieces of its own before a library is asked for its automorphisms
+MIN_NESTED_NODES = 48  # of a piece that is cut into pieces of its own before a library is asked for its automorphisms
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ def _searched(kind: Kind) -> Answer | None:
     m = len(kind.colours)
     if kind.rigid:
         return Answer(list(range(m)), [])
-    if len(kind.arcs) < SEARCH_ARCS or len(kind.arcs) < m * m // 4:
+    if len(kind.arcs) < MAX_SEARCHED_ARCS or len(kind.arcs) < m * m // 4:
         return None
     codes = kind.codes()
     found = search(torch.tensor(kind.colours), codes) if int(codes.max()) > 1 else None
@@ -92,7 +92,7 @@ def _apart(kinds: list[Kind], backend: str) -> list[Answer | None]:
     The order is another one than that of a library: it serves to tell which pieces are alike.
     """
     result: list[Answer | None] = [None] * len(kinds)
-    large = [k for k, kind in enumerate(kinds) if len(kind.colours) >= NEST_NODES]
+    large = [k for k, kind in enumerate(kinds) if len(kind.colours) >= MIN_NESTED_NODES]
     if not large:
         return result
     graph, cell, arcs = _union([kinds[k] for k in large])

@@ -22,7 +22,7 @@ graphs, which may be larger, are added in int64.)
 worst case, where two colours of edges have the same ``a``. Then a class is not split that could have been. But ``h`` is
 a function of the multiset, so nodes that an isomorphism maps to each other have equal colours under any circumstances,
 and classes never merge, as a round sorts by the old colour first. Discrete colours are therefore canonical, collision
-or not; and whoever relies on less must look at the edges, as ``residual`` does. At worst a library is asked that need
+or not; and code that relies on less must look at the edges, as ``residual`` does. At worst a library is asked that need
 not have been.
 """
 
@@ -173,7 +173,7 @@ def refine_sparse(colours: Tensor, arcs: Arcs, batch: Tensor | None = None, roun
         colours: of the nodes, ``(N,)``, int64, any numbers; self-loops are to be part of them.
         arcs: of all graphs together.
         batch: the graph that each node belongs to, ``(N,)``, in any order; ``None``: one graph.
-        rounds: stop after so many, as a long path needs half as many as it has nodes. What has been found is then
+        rounds: stop after this many, as a long path needs half as many as it has nodes. What has been found is then
             invariant but not equitable.
 
     The cost of a round is linear in the arcs of nodes that are not yet told apart.

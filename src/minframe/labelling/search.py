@@ -28,8 +28,8 @@ from torch import Tensor
 from minframe.labelling.arcs import components
 from minframe.labelling.refine import edge_weights, initial, is_discrete, refine_step
 
-DEPTH = 8  # of the path; symmetry that takes longer to break is a library's business
-LEAVES = 256
+MAX_DEPTH = 8  # of the path; symmetry that takes longer to break is a library's business
+MAX_LEAVES = 256
 
 
 def _refine(weights: Tensor, colours: Tensor) -> Tensor:
@@ -66,13 +66,13 @@ def search(colours: Tensor, codes: Tensor) -> tuple[Tensor, Tensor] | None:
     now = _refine(weights, initial(colours.unsqueeze(0), torch.zeros_like(colours).unsqueeze(0)))
     path: list[Tensor] = []  # the tied cells; the first node of each is taken
     starts: list[Tensor] = []
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         if bool(is_discrete(now)):
             break
         cell = _target(now)
         nodes = cell[0].nonzero().squeeze(-1)
         path.append(nodes)
-        if sum(map(len, path)) > LEAVES:
+        if sum(map(len, path)) > MAX_LEAVES:
             return None
         many = _single_out(now.expand(nodes.shape[0], -1), cell.expand(nodes.shape[0], -1), nodes)
         starts.append(many[1:])
@@ -82,7 +82,7 @@ def search(colours: Tensor, codes: Tensor) -> tuple[Tensor, Tensor] | None:
     order = now[0].argsort()
     form = codes[order][:, order]
     others = torch.cat([now[:0], *starts])
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         others = _refine(weights, others)
         cell = _target(others)
         if not bool(cell.any()):

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FEW = 64  # points, up to which pairs are few enough to cut at every gap
-ENOUGH = 0.713  # of the largest gap: the first such gap is taken, so that equal gaps make no difference
+MAX_POINTS_IN_PAIRS = 64  # points, up to which pairs are few enough to cut at every gap
+GAP_FACTOR = 0.713  # of the largest gap: the first that is as large is taken, so that equal gaps do not matter
 
 
 def _sorted(values: Tensor, cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -44,9 +44,9 @@ def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tens
     best = torch.zeros_like(gap).scatter_reduce(-1, cell, middle, "amax").gather(-1, cell)
     anywhere = torch.zeros_like(gap).scatter_reduce(-1, cell, gap, "amax").gather(-1, cell)
     gap, best = torch.where(best > 0, middle, gap), torch.where(best > 0, best, anywhere)
-    candidate = torch.where((gap >= ENOUGH * best) & (best > 0), index, n)
+    candidate = torch.where((gap >= GAP_FACTOR * best) & (best > 0), index, n)
     start = torch.full_like(cell, n).scatter_reduce(-1, cell, candidate, "amin").gather(-1, cell)
-    to_bar = torch.where((index <= start) & (gap > 0), (gap - ENOUGH * best).abs(), torch.inf)
+    to_bar = torch.where((index <= start) & (gap > 0), (gap - GAP_FACTOR * best).abs(), torch.inf)
     doubt = torch.where(best > 0, to_bar, torch.where(within > 0, to_tolerance, torch.inf)).amin(-1)
     return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell)), doubt
 
@@ -68,7 +68,7 @@ def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tu
     """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants."""
     channels = values.unbind(-1)
     margin = values.new_full((len(cells),), torch.inf)
-    if cells.shape[-1] <= FEW:
+    if cells.shape[-1] <= MAX_POINTS_IN_PAIRS:
         for channel in channels:
             cells, doubt = _cut_everywhere(channel, cells, tolerance)
             margin = torch.minimum(margin, doubt)

@@ -1,6 +1,6 @@
 """The canonical order of a batch of graphs or sets of rows, and the permutations that leave them as they are.
 
-``order`` is found at once; orbits, orbitals and the sizes of groups only if somebody asks, as an invariant output never
+``order`` is found at once; orbits, orbitals and the sizes of groups only if asked for, as an invariant output never
 does. All tensors have one batch axis, ``(B, n)``; padding comes last in the order and is alone in its orbit.
 """
 

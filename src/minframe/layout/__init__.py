@@ -34,7 +34,7 @@ def layout_of(
         check_batch(batch, x, names[1])
         count = 0
         if batch.shape[0]:
-            count = cast(int, batch.max().item()) + 1  # int() would make it a constant in the eyes of torch.export
+            count = cast(int, batch.max().item()) + 1  # torch.export would take int() for a constant
             assume_positive(count)
         return Ragged(batch.long(), count)
     if mask is not None:

@@ -36,12 +36,12 @@ class Dense:
         b = len(self.batch_shape)
         return x.ndim > b + 1 and x.shape[b] == self.n
 
-    def clean(self, x: Tensor, order: int) -> Tensor:
-        """Padding set to zero, whatever it held, in a tensor with ``order`` core axes that has one entry per row.
+    def clean(self, x: Tensor, core_ndim: int) -> Tensor:
+        """Padding set to zero, whatever it held, in a tensor with ``core_ndim`` core axes that has one entry per row.
 
         It has if the axes in front of the core begin with those of the mask.
         """
-        if self.mask is None or x.ndim < self.mask.ndim + order or x.shape[: self.mask.ndim] != self.mask.shape:
+        if self.mask is None or x.ndim < self.mask.ndim + core_ndim or x.shape[: self.mask.ndim] != self.mask.shape:
             return x
         shape = self.mask.shape + (1,) * (x.ndim - self.mask.ndim)
         return torch.where(self.mask.view(shape), x, torch.zeros((), dtype=x.dtype, device=x.device))
@@ -157,10 +157,24 @@ class Dense:
         """A tensor ``(*batch, ...)`` with one entry per leading index of ``x``."""
         return sample
 
+    def beside(self, sample: Tensor, x: Tensor, core: int) -> Tensor:
+        """``(*batch, *core)``, with ``core`` axes behind, broadcastable to ``x`` ``(*batch, *any, *core)``."""
+        batch = self.batch_shape
+        return sample.reshape((*batch, *(1,) * (x.ndim - len(batch) - core), *sample.shape[sample.ndim - core :]))
+
     @property
     def rows_shape(self) -> tuple[int, ...]:
         """The axes that a tensor with one entry per row begins with."""
         return (*self.batch_shape, self.n)
+
+    def is_per_row(self, x: object, core_ndim: int = 0) -> bool:
+        """Whether a tensor with ``core_ndim`` core axes has an entry for each row: it begins with their axes."""
+        rows = (*self.batch_shape, self.n)
+        return isinstance(x, Tensor) and x.ndim >= len(rows) + core_ndim and tuple(x.shape[: len(rows)]) == rows
+
+    def reordered(self, order: Tensor) -> Dense:
+        """The layout of the rows in another order, ``(*batch, n)``, the row at each position."""
+        return Dense(self.batch_shape, self.n, None if self.mask is None else self.mask.gather(-1, order))
 
     @property
     def padded_length(self) -> int:

@@ -38,7 +38,7 @@ class DenseExpansion:
         if tuple(x.shape[: len(batch)]) != batch:
             raise ValueError(
                 f"an input of type {kind.name!r} must begin with the batch axes {batch}, got shape "
-                f"{tuple(x.shape)}: give it type 'constant' if it is one and the same for all samples"
+                f"{tuple(x.shape)}: give it type 'constant' if it is the same for all samples"
             )
         return x.reshape(-1, *x.shape[len(batch) :])[self.sample]
 
@@ -93,7 +93,7 @@ class RaggedExpansion:
             return x[self._rows.entry]
         raise ValueError(
             f"an input of type {kind.name!r} must begin with one entry for each of {rows} rows or {samples} samples, "
-            f"got shape {tuple(x.shape)}: give it type 'constant' if it is one and the same for all"
+            f"got shape {tuple(x.shape)}: give it type 'constant' if it is the same for all"
         )
 
     @property

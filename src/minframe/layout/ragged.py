@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.dtypes import wide
-
 
 @dataclass(slots=True)
 class Ragged:
@@ -27,7 +25,7 @@ class Ragged:
     def leading(self) -> tuple[int, ...]:
         return ()  # N for per-row tensors, count for per-sample ones: see for_rows
 
-    def clean(self, x: Tensor, order: int) -> Tensor:
+    def clean(self, x: Tensor, core_ndim: int) -> Tensor:
         return x
 
     def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Ragged]:
@@ -42,7 +40,7 @@ class Ragged:
         return torch.cat(rows), Ragged(torch.cat(index), self.count)
 
     def owner(self, x: Tensor) -> Tensor:
-        """The sample that each leading index of ``x`` belongs to: one entry per row or, failing that, per sample."""
+        """The sample that each leading index of ``x`` belongs to: one entry per row or else per sample."""
         if x.shape[0] == self.index.shape[0]:
             return self.index
         if x.shape[0] == self.count:
@@ -61,7 +59,7 @@ class Ragged:
         return self.index.shape[0]
 
     def planes(self, rows: Tensor) -> Tensor:
-        rows = wide(rows)
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float64))
         eye = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
         return torch.cat([rows.mT, eye.repeat(1, self.count)], -1)
 
@@ -112,7 +110,8 @@ class Ragged:
         return rows[positions]
 
     def mean(self, rows: Tensor) -> Tensor:
-        return self.total(wide(rows)) / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float64))
+        return self.total(rows) / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
 
     def total(self, rows: Tensor) -> Tensor:
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)
@@ -123,9 +122,19 @@ class Ragged:
     def for_rows(self, sample: Tensor, x: Tensor) -> Tensor:
         return sample[self.owner(x)]
 
+    def beside(self, sample: Tensor, x: Tensor, core: int) -> Tensor:
+        rows = sample[self.owner(x)]
+        return rows.reshape((x.shape[0], *(1,) * (x.ndim - 1 - core), *rows.shape[1:]))
+
     @property
     def rows_shape(self) -> tuple[int, ...]:
         return (self.length,)
+
+    def is_per_row(self, x: object, core_ndim: int = 0) -> bool:
+        return isinstance(x, Tensor) and x.ndim > core_ndim and x.shape[0] == self.length
+
+    def reordered(self, order: Tensor) -> Ragged:
+        return Ragged(self.index[order], self.count)
 
     @property
     def padded_length(self) -> int:

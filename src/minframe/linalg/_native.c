@@ -135,7 +135,7 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
                 r2[i] = r2[i] > s->row_floor[i] + uncertain ? r2[i] : 0;
         double peak = largest(r2, s->n);
         if (axis == 0) {
-            equal = rule->tie * sqrt(peak) + 2 * s->floor;
+            equal = fmax(rule->tie * sqrt(peak), 2 * s->floor);
             if (lengths)
                 for (Py_ssize_t i = 0; i < s->n; i++)
                     lengths[i] = r2[i];
@@ -170,7 +170,8 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
         }
     }
     double rounding = peaks[0] * rule->tolerance * rule->tolerance;
-    double bound = rounding + s->floor * s->floor + s->constant_floor * s->constant_floor;
+    double floor = fmax(s->floor, s->constant_floor);
+    double bound = fmax(rounding, floor * floor);
     int full = FULL;
     for (Py_ssize_t axis = 0; axis < s->d; axis++) {
         determined[axis] = peaks[axis] > bound;

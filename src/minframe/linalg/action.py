@@ -24,26 +24,37 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
     """``matrix @ v`` for every vector ``v`` of ``x`` ``(*batch, *any, d)``, with ``matrix`` ``(*batch, d, d)``."""
-    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its own dozen of small calls
+    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its dozen small calls
         return torch.bmm(matrix, x.mT).mT
     batch = x.shape[: matrix.ndim - 2]
     rows = x.reshape(*batch, math.prod(x.shape[len(batch) : -1]), x.shape[-1])
     return (matrix @ rows.mT).mT.reshape(x.shape)  # three times as fast as rows @ matrix.mT
 
 
-def transform(x: Tensor, type: Type, matrix: Tensor | None, det: Tensor | None = None) -> Tensor:
+def transform(
+    x: Tensor,
+    kind: Type,
+    matrix: Tensor | None,
+    det: Tensor | None = None,
+    shift: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64 or complex128; ``None`` is the identity.
 
     A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
-    multiplied with.
+    multiplied with, and ``shift``, broadcastable to ``x``, is added at the end. With a ``dtype``, the result is in it
+    and contiguous, as users expect of what they are given.
     """
-    if matrix is not None and type.order:
-        x, matrix = wide(x), wide(matrix)
-        if type.order == 1:
+    if matrix is not None and kind.core_ndim:
+        number = torch.promote_types(x.dtype, torch.float64)
+        x, matrix = x.to(number), matrix.to(torch.promote_types(matrix.dtype, torch.float64))
+        if kind.core_ndim == 1:
             x = multiply(x, matrix)
         else:
             matrix = behind_batch(matrix, x, 2)
             x = matrix @ x @ matrix.mT
-    if det is not None and type.parity:
+    if det is not None and kind.parity:
         x = x * behind_batch(det, x, 0)
-    return x
+    if shift is not None:
+        x = x + shift
+    return x if dtype is None else x.to(dtype, memory_format=torch.contiguous_format).contiguous()

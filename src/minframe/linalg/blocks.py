@@ -64,44 +64,44 @@ class BlockStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> BlockStabiliser:
         return BlockStabiliser.of([p.spread(to_rows) for p in self.parts], self.sizes)
 
-    def undefined(self, type: Type, inward: bool) -> Tensor | None:
-        found = [u for u in (p.undefined(type, inward) for p in self.parts) if u is not None]
+    def undefined(self, kind: Type, inward: bool) -> Tensor | None:
+        found = [u for u in (p.undefined(kind, inward) for p in self.parts) if u is not None]
         return torch.stack(found).any(0) if found else None
 
-    def shortfall(self, type: Type, inward: bool, sample: int) -> str:
+    def shortfall(self, kind: Type, inward: bool, sample: int) -> str:
         for part in self.parts:
-            undefined = part.undefined(type, inward)
+            undefined = part.undefined(kind, inward)
             if undefined is not None and bool(undefined.flatten()[sample]):
-                return part.shortfall(type, inward, sample)
-        return super().shortfall(type, inward, sample)
+                return part.shortfall(kind, inward, sample)
+        return super().shortfall(kind, inward, sample)
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        blocks = [p.fold(matrix[..., s, s], type) for p, s in self._blocks()]
-        if type.order == 1 and type.parity:
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        blocks = [p.fold(matrix[..., s, s], kind) for p, s in self._blocks()]
+        if kind.core_ndim == 1 and kind.parity:
             blocks = [b * self._others(i)[..., None, None] for i, b in enumerate(blocks)]
         return block_diagonal(blocks)
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if type.order == 0:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if kind.core_ndim == 0:
             for part in self.parts:
-                y = part.average(y, type)
+                y = part.average(y, kind)
             return y
-        if type.order == 1:
-            blocks = [p.average(y[..., s], type) for p, s in self._blocks()]
-            if type.parity:
+        if kind.core_ndim == 1:
+            blocks = [p.average(y[..., s], kind) for p, s in self._blocks()]
+            if kind.parity:
                 blocks = [b * behind_batch(self._others(i), b, 0) for i, b in enumerate(blocks)]
             return torch.cat(blocks, -1)
-        return torch.cat([torch.cat(row, -1) for row in self._tensor_blocks(y, type)], -2)
+        return torch.cat([torch.cat(row, -1) for row in self._tensor_blocks(y, kind)], -2)
 
-    def _tensor_blocks(self, y: Tensor, type: Type) -> list[list[Tensor]]:
-        vector = LINEAR_TYPES["covector" if type.dual else "vector"]
+    def _tensor_blocks(self, y: Tensor, kind: Type) -> list[list[Tensor]]:
+        vector = LINEAR_TYPES["covector" if kind.dual else "vector"]
         rows = []
         for p, s in self._blocks():
             row = []
             for q, t in self._blocks():
                 block = y[..., s, t]
                 if p is q:
-                    row.append(p.average(block, type))
+                    row.append(p.average(block, kind))
                 else:
                     row.append(_vectors(q, _vectors(p, block.mT, vector).mT, vector))
             rows.append(row)
@@ -117,8 +117,8 @@ class BlockStabiliser(Stabiliser):
         return math.prod(averages, start=one)
 
 
-def _vectors(part: Stabiliser, y: Tensor, type: Type) -> Tensor:
+def _vectors(part: Stabiliser, y: Tensor, kind: Type) -> Tensor:
     """Vectors averaged, except in null spans, where ``fold`` does all of it."""
-    average = part.average(y, type)
+    average = part.average(y, kind)
     null = part.null if isinstance(part, IsometryStabiliser) else None
     return average if null is None else torch.where(behind_batch(null.loose, y, 0), y, average)

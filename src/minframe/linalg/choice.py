@@ -49,16 +49,15 @@ class _Choices(NamedTuple):
 def _choices(rows: Rows) -> _Choices:
     """The choices of all axes."""
     layout, floor, planes = rows.layout, floor_of(rows), planes_of(rows)
-    extended, own = layout.with_identity(len(planes)), planes[..., : layout.length]
     distances, peaks, ties = [], [], []
     first = equal = None
-    for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, extended, floor)):
+    for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, floor)):
         if first is None:
             first = r2
             if rows.longest is True:
                 equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
         here = layout.positions(r2) == layout.spread(chosen)
-        other_axis = here | ~_same_axis(own[axis:], r2, layout, chosen)
+        other_axis = here | ~_same_axis(planes.own[axis:], r2, layout, chosen)
         if layout.real is not None:
             other_axis = other_axis & layout.real
         if equal is not None:
@@ -124,7 +123,7 @@ def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
     rounding = rank_bound(longest.square(), floor_of(rows), rows.precision.tolerance).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(distance, to_rank), to_rank)
-    most = rows.layout.sizes().to(length.device) - int(centred)  # so many axes can be determined at the most
+    most = rows.layout.sizes().to(length.device) - int(centred)  # the number of axes that can be determined
     possible = torch.arange(length.shape[-1], device=length.device) < most
     nearest = nearest.masked_fill(~(seen & possible), torch.inf).amin(-1, keepdim=True)
     return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)
@@ -139,7 +138,7 @@ def choice_margin(rows: Rows, determined: Tensor, unit: Tensor) -> Tensor:
 def rank_margin(lengths: Tensor, floors: Tensor, unit: Tensor, at_most: Tensor) -> Tensor:
     """Of axes ``(*batch, k)`` that are taken in turn, as long as the longest row left is longer than a floor.
 
-    ``at_most`` ``(*batch, 1)``: so many there can be.
+    ``at_most`` ``(*batch, 1)``: the number that there can be.
     """
     impossible = torch.arange(lengths.shape[-1], device=lengths.device) >= at_most.to(lengths.device)
     return (lengths - floors).abs().masked_fill(impossible, torch.inf).amin(-1) / unit.clamp_min(TINY)

@@ -32,7 +32,7 @@ from torch import Tensor
 from minframe.dtypes import wide
 from minframe.linalg.action import behind_batch, multiply
 
-STRONG = 50.0  # squared norm of a matrix from which on a product with its inverse loses digits that are promised
+MAX_PRODUCT_NORM2 = 50.0  # squared norm of a matrix; above it a product with its inverse loses promised digits
 
 
 @dataclass(frozen=True, slots=True)

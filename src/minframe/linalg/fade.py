@@ -10,7 +10,7 @@ smooth function of the length of axis ``j`` over that of the longest row, zero a
 
 is a convex combination, as the sum telescopes to one.
 
-*Exact.* The lengths are invariant, so A is one and the same linear map for the whole orbit, and ``g A y`` moves with g.
+*Exact.* The lengths are invariant, so A is the same linear map for the whole orbit, and ``g A y`` moves with g.
 
 *Continuous.* Let axis ``j`` be the first that vanishes. Then ``f_j`` goes to 0, and so do all ``c_m`` with ``m > j``.
 The others multiply ``A_m`` with ``m <= j``, and ``h A_m = A_m`` for all ``h`` in ``K_m``, hence for all in ``K_j``.
@@ -56,23 +56,23 @@ class FadingStabiliser(Stabiliser):
         coefficients = None if self.coefficients is None else to_rows(self.coefficients)
         return replace(self, determined=to_rows(self.determined), coefficients=coefficients)
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        if self.coefficients is None or type.order != 1:
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        if self.coefficients is None or kind.core_ndim != 1:
             return matrix
-        return matrix * self._kept(type).unsqueeze(-2)
+        return matrix * self._kept(kind).unsqueeze(-2)
 
-    def _kept(self, type: Type) -> Tensor:
-        """What axes are multiplied with for a type of order one, ``(K, d)``."""
+    def _kept(self, kind: Type) -> Tensor:
+        """What axes are multiplied with for a type with one core axis, ``(K, d)``."""
         assert self.coefficients is not None
-        kept = torch.stack([level.kept_axes(type).expand(self.determined.shape[-1]) for level in self.levels])
+        kept = torch.stack([level.kept_axes(kind).expand(self.determined.shape[-1]) for level in self.levels])
         return self.coefficients @ kept.to(self.coefficients.dtype)
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if self.coefficients is None or not (type.order or type.parity):
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if self.coefficients is None or not (kind.core_ndim or kind.parity):
             return y
-        if type.order == 1:
-            return y * behind_batch(self._kept(type), y, 1)
-        averages = [level.average(y, type) for level in self.levels]
+        if kind.core_ndim == 1:
+            return y * behind_batch(self._kept(kind), y, 1)
+        averages = [level.average(y, kind) for level in self.levels]
         return sum(
             (behind_batch(c, y, 0) * a for c, a in zip(self.coefficients.unbind(-1), averages, strict=True)),
             torch.zeros((), dtype=y.dtype, device=y.device),

@@ -11,13 +11,13 @@ from torch import Tensor
 from minframe.dtypes import wide
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.orbit import SCORES, probes
+from minframe.linalg.orbit import SCORE_COUNT, probes
 from minframe.linalg.stabiliser import Stabiliser
 from minframe.types import Type
 
 
 def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
+    """Scores ``(*batch, SCORE_COUNT, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
 
     ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab (g^-1)_ab
     M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that neither
@@ -28,18 +28,18 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     rows, layout = layout.join([wide(x)])
     k = rows.shape[-1]
     place = _places(layout, rows)
-    w = probes(int(layout.length) * k).to(rows.device).view(SCORES, -1, k)[:, place].movedim(0, -2)
+    w = probes(int(layout.length) * k).to(rows.device).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
     if layout.real is not None:
         w = w * layout.real.view(*layout.real.shape, 1, 1)
     if isinstance(layout, Ragged):
         m = layout.total(w.unsqueeze(-1) * rows[..., None, None, :])
     else:
         m = w.flatten(-2).mT @ rows
-        m = m.reshape(*m.shape[:-2], SCORES, k, k)
+        m = m.reshape(*m.shape[:-2], SCORE_COUNT, k, k)
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
 
 
-WAVES = 4  # functions of a point that are added up
+WAVE_COUNT = 4  # functions of a point that are added up
 
 
 def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: float = 0.0) -> Tensor:
@@ -54,9 +54,9 @@ def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: 
     count = layout.sizes().to(rows.device).clamp_min(1)
     square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
     rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
-    w = probes(WAVES * k).to(rows.device)[0].view(WAVES, k)
-    directions = (w @ inverses).transpose(0, 1)  # (WAVES, G, k)
-    phase = torch.arange(WAVES, device=rows.device).unsqueeze(-1)
+    w = probes(WAVE_COUNT * k).to(rows.device)[0].view(WAVE_COUNT, k)
+    directions = (w @ inverses).transpose(0, 1)  # (WAVE_COUNT, G, k)
+    phase = torch.arange(WAVE_COUNT, device=rows.device).unsqueeze(-1)
     values = torch.stack([torch.sin(2 * (rows @ d.mT) + b) for d, b in zip(directions, phase, strict=True)]).sum(0)
     if layout.real is not None:
         values = values * layout.real.unsqueeze(-1)
@@ -94,22 +94,22 @@ class FiniteStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> FiniteStabiliser:
         return FiniteStabiliser.of(to_rows(self.weights), self.matrices)
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return matrix @ self._mean(self.matrices, type) if type.order == 1 else matrix
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        return matrix @ self._mean(self.matrices, kind) if kind.core_ndim == 1 else matrix
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if type.order == 0:
-            if not type.parity:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if kind.core_ndim == 0:
+            if not kind.parity:
                 return y
             return y * behind_batch(self.weights @ torch.linalg.det(self.matrices), y, 0)
-        if type.order == 1:
-            return multiply(wide(y), self._mean(self.matrices, type))
+        if kind.core_ndim == 1:
+            return multiply(wide(y), self._mean(self.matrices, kind))
         g = self.matrices
         squares = torch.einsum("gij,gkl->gikjl", g, g).flatten(3).flatten(1, 2)
-        return multiply(wide(y).flatten(-2), self._mean(squares, type)).view(y.shape)
+        return multiply(wide(y).flatten(-2), self._mean(squares, kind)).view(y.shape)
 
-    def _mean(self, matrices: Tensor, type: Type) -> Tensor:
+    def _mean(self, matrices: Tensor, kind: Type) -> Tensor:
         """``(*batch, k, k)``. Orthogonal matrices are their own inverse transposes: dual types are nothing special."""
-        if type.parity:
+        if kind.parity:
             matrices = matrices * torch.linalg.det(self.matrices)[:, None, None]
         return (self.weights @ matrices.flatten(1)).view(*self.weights.shape[:-1], *matrices.shape[1:])

@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from minframe.linalg.orbit import SCORES, probes
+from minframe.linalg.orbit import SCORE_COUNT, probes
 
 
 def transformed(x: Tensor, g: Sequence[Sequence[float]]) -> Tensor:
@@ -60,17 +60,17 @@ def tables(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
 
 
 def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores ``(*batch, SCORES, G)`` of the poses of ``x`` ``(*batch, C, P)``, and the size ``(*batch,)``.
+    """Scores ``(*batch, SCORE_COUNT, G)`` of the poses of ``x`` ``(*batch, C, P)``, and the size ``(*batch,)``.
 
     ``<w, g^-1 x> = <g w, x>``, and ``g w`` is found once for all samples.
     """
     channels, points = x.shape[-2:]
-    w = probes(channels * points).to(x.device).view(SCORES, 1, channels, points)
-    index = inward.to(x.device).view(1, -1, 1, points).expand(SCORES, -1, channels, -1)
+    w = probes(channels * points).to(x.device).view(SCORE_COUNT, 1, channels, points)
+    index = inward.to(x.device).view(1, -1, 1, points).expand(SCORE_COUNT, -1, channels, -1)
     moved = torch.zeros(index.shape, dtype=torch.float64, device=x.device)
     moved.scatter_add_(-1, index, w.expand(index.shape))
     flat = x.double().flatten(-2)
-    return (flat @ moved.flatten(2).flatten(0, 1).mT).view(*flat.shape[:-1], SCORES, -1), torch.linalg.vector_norm(
+    return (flat @ moved.flatten(2).flatten(0, 1).mT).view(*flat.shape[:-1], SCORE_COUNT, -1), torch.linalg.vector_norm(
         flat, dim=-1
     )
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-BITS = 62  # of a position
+POSITION_BITS = 62  # of a position
 
 
 def bits_per_axis(d: int) -> int:
     """How fine the grid is; it depends on nothing but the dimension, as another grid would give another order."""
-    return max(1, min(BITS // d, 20))
+    return max(1, min(POSITION_BITS // d, 20))
 
 
 def hilbert_position(cells: Tensor, bits: int | None = None) -> Tensor:
@@ -23,7 +23,7 @@ def hilbert_position(cells: Tensor, bits: int | None = None) -> Tensor:
 
     In more than 62 dimensions only the first 62 count.
     """
-    d = min(cells.shape[-1], BITS)
+    d = min(cells.shape[-1], POSITION_BITS)
     bits = bits_per_axis(d) if bits is None else bits
     x = [part.clone() for part in cells[..., :d].unbind(-1)]
     for level in reversed(range(1, bits)):

@@ -1,4 +1,4 @@
-"""The door to the loops over rows: compiled ones for small clouds, those of PyTorch for all others.
+"""The door to the loops over rows: compiled ones for small clouds, a kernel on a GPU, those of PyTorch for all others.
 
 Small clouds cost the number of calls, and compiled loops are two. PyTorch is near the floor for large clouds, and has
 threads for them. It also serves batch vectors, complex numbers, other devices, and whatever is traced, transformed or
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minframe.layout import Dense, Layout
-from minframe.linalg import native, qr
+from minframe.linalg import gpu, native, qr
 from minframe.linalg.rows import PivotedQR, Rows
 from minframe.tracing import is_compiling, is_plain
 
@@ -29,7 +29,7 @@ class Loops(Protocol):
     def pivoted_qr(self, rows: Rows, special: bool, /) -> PivotedQR:
         """Choose rows and decompose, by the rule of ``linalg.qr``.
 
-        ``special``: the basis is to have determinant one, for which the last axis is turned round where need be.
+        ``special``: the basis is to have determinant one; the last axis is reversed where that is needed.
         """
 
 
@@ -44,7 +44,9 @@ def loops_for(x: Tensor, layout: Layout) -> Loops:
         and isinstance(layout, Dense)
         and is_plain(x)
     )
-    return native if small else qr
+    if small:
+        return native
+    return gpu if x.is_cuda and gpu.serves(x) and isinstance(layout, Dense) and is_plain(x) else qr
 
 
 def mean(rows: Tensor, layout: Layout) -> Tensor:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from minframe.checks import check_finite
-from minframe.layout import Layout
-from minframe.linalg.qr import FRACTION, SPECK, TINY, tie, tied_samples
+from minframe.layout import Dense, Layout
+from minframe.linalg.qr import FRACTION, MIN_LENGTH, TINY, tie, tied_samples
 from minframe.linalg.rows import PivotedQR, Rows
 
 try:
@@ -66,7 +66,8 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
     """Mean of the real rows ``(*batch, n, d)``, in float64, ``(*batch, d)``."""
     x = _flat(rows)
     samples, n, d = x.shape
-    mask = _packed(layout.real, samples * n)
+    assert isinstance(layout, Dense)
+    mask = _packed(layout.mask, samples * n)
     out = x.new_empty((*rows.shape[:-2], d), dtype=torch.float64)
     assert library is not None
     library.mean(_where(x), samples, n, d, _address(mask), _address(out))
@@ -78,14 +79,15 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     values, layout, precision, longest = rows.values, rows.layout, rows.precision, rows.longest
     x, (*batch, n, d) = _flat(values), values.shape
     samples = x.shape[0]
+    assert isinstance(layout, Dense)
     constant = precision.floor if isinstance(precision.floor, float) else 0.0
     floor = _packed(precision.floor, samples) if isinstance(precision.floor, Tensor) else None
-    origin, mask = _packed(rows.origin, samples * d), _packed(layout.real, samples * n)
+    origin, mask = _packed(rows.origin, samples * d), _packed(layout.mask, samples * n)
     short, row_floor = _packed(rows.short, samples), _packed(rows.row_floor, samples * n)
     some = _packed(longest, samples) if isinstance(longest, Tensor) else None  # not in all samples, or in none
     # Lengths that differ by less than half of ``width``, a part of the longest, are equal; 0 if any long row will do.
     width = 0.0 if longest is False else 2 * tie(precision.tolerance)
-    rule = FRACTION, precision.tolerance, width, SPECK, TINY
+    rule = FRACTION, precision.tolerance, width, MIN_LENGTH, TINY
     pose = x.new_empty(values.shape)
     basis = x.new_empty((*batch, d, d), dtype=torch.float64)
     peaks = x.new_empty((*batch, d), dtype=torch.float64)

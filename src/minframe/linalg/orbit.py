@@ -14,7 +14,7 @@ symmetry) and, but for inputs that break a symmetry by just that much, from all 
 there.
 
 Why pseudo-random functions rather than the coordinates one after the other. Two poses that differ, differ in each score
-by about as much as they differ at all, so that the first one decides, and no more than SCORES of them are needed
+by about as much as they differ at all, so that the first one decides, and no more than SCORE_COUNT of them are needed
 however many coordinates there are; small integer coordinates and other regular inputs produce no accidental ties.
 """
 
@@ -28,14 +28,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SCORES = 3  # an accidental tie, of poses that differ, needs as many coincidences within the tolerance
+SCORE_COUNT = 3  # an accidental tie, of poses that differ, needs as many coincidences within the tolerance
 
 
 class Scores(NamedTuple):
     """Of all poses of an input.
 
     Attributes:
-        values: ``(*batch, SCORES, G)``.
+        values: ``(*batch, SCORE_COUNT, G)``.
         size: ``(*batch,)``, of the input, the same for its whole orbit.
         tolerance: what scores may differ by, relative to that, and be the same.
     """
@@ -73,11 +73,11 @@ class Choice:
 
 @lru_cache(maxsize=64)
 def probes(length: int) -> Tensor:
-    """Fixed pseudo-random numbers from -1 to 1, ``(SCORES, length)`` in float64; a longer one begins with a shorter.
+    """Fixed pseudo-random numbers from -1 to 1, ``(SCORE_COUNT, length)``; a longer one begins with a shorter.
 
     Multiplications of integers that wrap, and shifts, are the same on every machine.
     """
-    state = torch.arange(1, length + 1) * SCORES + torch.arange(SCORES).unsqueeze(-1)
+    state = torch.arange(1, length + 1) * SCORE_COUNT + torch.arange(SCORE_COUNT).unsqueeze(-1)
     for factor, shift in ((0x2545F4914F6CDD1D, 29), (0x369DEA0F31A53F85, 32), (0x1B873593CC9E2D51, 31)):
         state = state * factor
         state = state ^ ((state >> shift) & ((1 << (64 - shift)) - 1))

@@ -20,17 +20,19 @@ apart:
 
 What is left of a long row is a difference of large numbers, and less exact than as much of a short row. Where rows
 differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
-squared length does not exceed SHORT times that of the shortest of them; again the first.
+squared length does not exceed MAX_LENGTH2_RATIO times that of the shortest of them; again the first.
 
 On demand the rule is another: a longest row. It does not depend on the order of the rows unless several are equally
-long, and then says so. Equally long are lengths that differ by at most ``max(TIE * tolerance, APART)`` of the longest:
-a threshold that rounding crosses as rarely as it can, as what one unit of it decides is the share of inputs within one
-rounding of the threshold.
+long, and then says so. Equally long are lengths that differ by at most ``max(TIE_TOLERANCES * tolerance,
+MIN_TIE_WIDTH)`` of the longest: a threshold that rounding crosses as rarely as it can, as what one unit of it decides
+is the share of inputs within one rounding of the threshold.
 
-**Rank.** Rounding is what does not exceed ``hypot(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
-of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is well above what is left of a
-dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and below the accuracy
-promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is not seen.
+**Rank.** Rounding is what does not exceed ``max(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
+of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is the larger of the two and not
+a sum, so that where a cloud stands moves no threshold unless it stands far out; the same holds for ties. It is well
+above what is left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and
+below the accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is
+not seen.
 
 **How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left,
 comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y -
@@ -38,8 +40,8 @@ w <w, y> / (s w_k)``, which sends ``v`` to ``-s e_k``; the sign is put right at 
 diagonal. (Complex rows: ``s`` has the phase of ``v_k``, and ``<w, y> = w^* y``.) Coordinate ``k`` of every row is then
 canonical, and the coordinates behind it *are* the residual, to full precision: lengths need no downdating. The standard
 basis is carried along as ``d`` more rows and comes out as Q, orthogonal to rounding at any rank, its last columns
-completing the basis. Where nothing is left (less than SPECK), ``v`` is taken to be ``e_k``, so that every step is a
-reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus.
+completing the basis. Where nothing is left (less than MIN_LENGTH), ``v`` is taken to be ``e_k``, so that every step is
+a reflection and the determinant is known from the signs; and the sign of a last coordinate that is zero is plus.
 Everything happens in place on contiguous coordinate planes, so the cost is linear in the number of rows and about that
 of one product ``x @ q``; small clouds pay for the number of calls, which is why there are few. ``native`` has the same
 loops, compiled; ``loops`` decides between the two.
@@ -60,11 +62,11 @@ from minframe.layout import Layout
 from minframe.linalg.rows import PivotedQR, Rows
 
 FRACTION = 80 * math.pi / 481  # about 0.5225
-SHORT = 3.3
-TIE = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
-APART = 5e-11  # and so are those that differ by less than this part of the longest row
+MAX_LENGTH2_RATIO = 3.3
+TIE_TOLERANCES = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
+MIN_TIE_WIDTH = 5e-11  # and so are those that differ by less than this part of the longest row
 TINY = torch.finfo(torch.float64).tiny
-SPECK = 1e-150  # what is shorter is nothing; its square is still a number
+MIN_LENGTH = 1e-150  # what is shorter is nothing; its square is still a number
 
 
 class _Step(NamedTuple):
@@ -100,13 +102,13 @@ def _reflector(v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     head, *rest = v.unbind()
     if v.is_complex():
         norm = torch.linalg.vector_norm(v, dim=0)
-        nothing = norm < SPECK
+        nothing = norm < MIN_LENGTH
         head = torch.where(nothing, 1.0, head)
         s = phase(head) * torch.where(nothing, 1.0, norm)
         half = ((head + s) * s.conj()).real
     else:
         norm = functools.reduce(torch.hypot, rest, head)
-        nothing = norm < SPECK
+        nothing = norm < MIN_LENGTH
         head = torch.where(nothing, 1.0, head)
         s = torch.copysign(torch.where(nothing, 1.0, norm), head)
         half = (head + s) * s
@@ -125,19 +127,19 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], w: Tensor, half: Tensor)
 def phase(x: Tensor) -> Tensor:
     """``x / |x|``, and 1 where nothing is left of it."""
     if x.is_complex():
-        return torch.where(x.abs() < SPECK, 1.0, x.sgn())
+        return torch.where(x.abs() < MIN_LENGTH, 1.0, x.sgn())
     return torch.where(x < 0, -1.0, 1.0)
 
 
 def tie(tolerance: float) -> float:
     """What a row may be shorter by and be as long as the longest, as a part of it; it carries its rounding."""
-    return max(TIE * tolerance, APART)
+    return max(TIE_TOLERANCES * tolerance, MIN_TIE_WIDTH)
 
 
 def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
     """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
     rounding = longest.sqrt() * (2 * tie(tolerance))
-    return rounding + 2 * floor if isinstance(floor, Tensor) else rounding
+    return torch.maximum(rounding, 2 * floor) if isinstance(floor, Tensor) else rounding
 
 
 def floor_of(rows: Rows) -> Tensor | float | None:
@@ -168,31 +170,43 @@ def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) 
     bound = longest * tolerance**2
     if floor is None:
         return bound
-    return torch.addcmul(bound, floor, floor) if isinstance(floor, Tensor) else bound + floor**2
+    return torch.maximum(bound, floor.square()) if isinstance(floor, Tensor) else bound.clamp_min(floor**2)
 
 
-def planes_of(rows: Rows) -> Tensor:
-    """A private float64 copy of the rows, coordinate by coordinate, for ``steps`` to overwrite: ``(d, *rows)``.
+class Planes(NamedTuple):
+    """A private float64 copy of rows, coordinate by coordinate, for ``steps`` to overwrite.
 
-    It is contiguous. Behind the rows, relative to their origin, stand the ``d`` rows of the identity for each sample.
+    Attributes:
+        values: ``(d, *rows)``, contiguous; the rows relative to their origin, then the ``d`` rows of the identity for
+            each sample.
+        own: a view of the rows alone.
+        extended: the layout of both.
     """
+
+    values: Tensor
+    own: Tensor
+    extended: Layout
+
+
+def planes_of(rows: Rows) -> Planes:
+    """See ``Planes``."""
     layout = rows.layout
     values = layout.planes(rows.values)
+    own = values[..., : layout.length]
     if rows.origin is not None:
-        own = values[..., : layout.length]
         own.sub_(layout.spread(layout.as_sample(rows.origin)))
         if layout.real is not None:
             own.mul_(layout.real)
-    return values
+    return Planes(values, own, layout.with_identity(len(values)))
 
 
-def steps(rows: Rows, planes: Tensor, extended: Layout, floor: Tensor | float | None) -> Iterator[_Step]:
-    """Choose a row for each axis in turn, and reflect all of ``planes_of`` so that it lies on that axis.
+def steps(rows: Rows, planes: Planes, floor: Tensor | float | None) -> Iterator[_Step]:
+    """Choose a row for each axis in turn, and reflect all planes so that it lies on that axis.
 
-    ``extended`` is their layout, with the identity, and ``floor`` is that of the rows.
+    ``floor`` is that of the rows.
     """
     layout, longest, row_floor = rows.layout, rows.longest, rows.row_floor
-    left, columns, own = planes, planes.unbind(), planes[..., : layout.length].unbind()
+    left, columns, own, extended = planes.values, planes.values.unbind(), planes.own.unbind(), planes.extended
     lengths, equal, some = own[0], None, None
     for axis in range(len(own)):
         r2 = squared_norms(own[axis:])
@@ -235,27 +249,24 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
     layout, tolerance, floor = rows.layout, rows.precision.tolerance, floor_of(rows)
-    planes, extended = planes_of(rows), layout.with_identity(rows.values.shape[-1])
-    taken = list(steps(rows, planes, extended, floor))
-    peaks = layout.collect([s.peak for s in taken])
-    signs = torch.stack([s.sign for s in taken]).sgn_().neg_()
+    planes = planes_of(rows)
+    _, lengths, chosen, turned, above = zip(*steps(rows, planes, floor), strict=True)
+    signs = torch.stack(turned).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
-        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(taken) - 1))
+        signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(turned) - 1))
     if not data_checks_enabled():  # NaN was not looked for: let it show in all that the sample gives
-        signs = signs + 0 * taken[0].peak
-    planes.mul_(extended.spread(signs))
-    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
-    basis = layout.identity(planes)
+        signs = signs + 0 * lengths[0]
+    planes.values.mul_(planes.extended.spread(signs))
+    peaks, positions, basis = layout.collect(lengths), layout.collect(chosen), layout.identity(planes.values)
     basis = basis.conj() if basis.is_complex() else basis
+    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
     tied = None
     if rows.longest is True:
-        several = layout.collect([layout.count_rows(s.above) > 1 for s in taken])
+        several = layout.collect([layout.count_rows(rival) > 1 for rival in above])
         tied = tied_samples(several, determined, special)
-    positions = layout.collect([s.chosen for s in taken])
-    pose = planes[..., : layout.length].movedim(0, -1)
-    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied)
+    return PivotedQR(determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied)
 
 
 def tied_samples(several: Tensor, determined: Tensor, special: bool) -> Tensor:

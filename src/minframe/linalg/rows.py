@@ -27,11 +27,6 @@ class Precision:
     floor: Tensor | float | None = None
     name: str = "x"
 
-    @staticmethod
-    def rank_tolerance(eps: float) -> float:
-        """The tolerance that goes with a rounding of ``eps``."""
-        return max(eps**0.75, 8 * eps)
-
     @property
     def offset(self) -> Tensor | float:
         """How far from the origin rows stood whose rounding is the floor."""

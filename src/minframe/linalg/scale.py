@@ -38,14 +38,14 @@ class ScaleStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> ScaleStabiliser:
         return ScaleStabiliser.of(self.inner.spread(to_rows), to_rows(self.sized))
 
-    def undefined(self, type: Type, inward: bool) -> Tensor | None:
-        return ~self.sized if type.order or type.parity else None
+    def undefined(self, kind: Type, inward: bool) -> Tensor | None:
+        return ~self.sized if kind.core_ndim or kind.parity else None
 
-    def shortfall(self, type: Type, inward: bool, sample: int) -> str:
+    def shortfall(self, kind: Type, inward: bool, sample: int) -> str:
         return "the cloud has no size, as all its points coincide, so that nothing sets the scale. Invariants exist"
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return self.inner.fold(matrix, type)
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        return self.inner.fold(matrix, kind)
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        return self.inner.average(y, type)
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        return self.inner.average(y, kind)

@@ -50,14 +50,14 @@ class ColumnStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> ColumnStabiliser:
         return ColumnStabiliser(to_rows(self.determined), to_rows(self.classes))
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return matrix @ self._matrix(type) if type.order == 1 else matrix
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        return matrix @ self._matrix(kind) if kind.core_ndim == 1 else matrix
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if type.order == 0:
-            return y * behind_batch(~self._odd.any(-1), y, 0) if type.parity else y
-        if type.order == 1:
-            return multiply(wide(y), self._matrix(type))
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if kind.core_ndim == 0:
+            return y * behind_batch(~self._odd.any(-1), y, 0) if kind.parity else y
+        if kind.core_ndim == 1:
+            return multiply(wide(y), self._matrix(kind))
         return self._average_tensor(wide(y))
 
     @property
@@ -65,9 +65,9 @@ class ColumnStabiliser(Stabiliser):
         """Whether the factor of the stabiliser that acts on each column has elements of determinant -1."""
         return (self._count > 1) | ~self.determined
 
-    def _matrix(self, type: Type) -> Tensor:
+    def _matrix(self, kind: Type) -> Tensor:
         same, count = self._same, self._count.unsqueeze(-1)
-        if not type.parity:
+        if not kind.parity:
             return same / count * self.determined.unsqueeze(-1)
         eye = torch.eye(same.shape[-1], dtype=same.dtype, device=same.device)
         others = (self._odd.unsqueeze(-2) & (same == 0)).any(-1, keepdim=True)

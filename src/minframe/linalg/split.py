@@ -9,13 +9,13 @@ and ``T``, whose columns are bases of V+ and V-, is an isometry at every rank.
 **Total momentum.** With one time axis V+ needs only one time-like vector. The sum P of the rows is one for any two
 non-collinear particles, massless or not. It is taken if it is time-like beyond rounding, and if in its rest frame
 
-    sum_i |y_i|^2  <=  REST <P, P>
+    sum_i |y_i|^2  <=  MAX_REST_RATIO <P, P>
 
 with Euclidean lengths, which are invariants there. Particles with positive energies have ``|y_i|^2 <= 2 E_i^2`` and so
 a left side of at most ``2 <P, P>``: a factor of two below the bar. The bar keeps P from being chosen when it is
 time-like by accident, as in a Gaussian cloud, and its rest frame is a violent boost of the cloud.
 
-**Time-like enough.** No invariant is at hand to compare ``M^2 = <P, P>`` with: all of a jet's are at most M^2. What
+**Time-like enough.** There is no invariant to compare ``M^2 = <P, P>`` with: all of a jet's are at most M^2. What
 limits it is the rounding of the input, ``|dM^2| <= eps |P|^2`` if P is rounded once, as ``2 P_k dP_k <= eps P_k^2``,
 and that depends on the observer. So P counts as time-like as soon as M^2 exceeds this bound, and no earlier bar is set:
 a boost that changes the decision has made M^2 as small as its rounding. In float64, where what was moved with a
@@ -36,11 +36,15 @@ from torch import Tensor
 from minframe.checks import all_true, check_finite
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
+from minframe.linalg.eigen import massless
+from minframe.linalg.form import adjoint, boost_to, signs, tilt
+from minframe.linalg.null import Null
 from minframe.linalg.qr import TINY
+from minframe.linalg.refined import slope
 from minframe.linalg.rows import Precision
-from minframe.linalg.spectral import Null, adjoint, boost_to, massless, signs, slope, spectral, tilt
+from minframe.linalg.spectral import spectral
 
-REST = 4.3
+MAX_REST_RATIO = 4.3
 
 
 @dataclass(slots=True)
@@ -99,6 +103,9 @@ def rest_frame(
     total = layout.total(rows)
     mass2 = (total.abs().square() * eta).sum(-1)
     timelike = mass2 > massless(precision.eps) * total.abs().square().sum(-1)
+    if precision.floor is not None:  # rows about their mean add up to rounding
+        least = precision.floor * layout.sizes().to(rows.device)
+        timelike = timelike & (total.abs().square().sum(-1, keepdim=True) > least**2).squeeze(-1)
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
     axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])
     axis = axis / mass
@@ -106,7 +113,7 @@ def rest_frame(
     squares = s.diagonal(dim1=-2, dim2=-1).real
     check_finite(squares.sum(-1), precision.name)
     energies2 = (form.unsqueeze(-2) @ s @ form.conj().unsqueeze(-1))[..., 0, 0].real
-    lengths, bar = 2 * energies2 - (squares * eta).sum(-1), REST * mass2
+    lengths, bar = 2 * energies2 - (squares * eta).sum(-1), MAX_REST_RATIO * mass2
     rounding = 1e-12 * axis.abs().square().sum(-1) * squares.sum(-1)  # of S, where the boost is strong
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
@@ -133,7 +140,7 @@ def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massl
     energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
     products = layout.total((rows.abs().square() * eta).sum(-1, keepdim=True)).squeeze(-1)
     lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - products
-    bar = REST * at
+    bar = MAX_REST_RATIO * at
     to_bar = torch.where(there, (lengths - bar).abs() / torch.maximum(lengths, bar).clamp_min(TINY), 1.0)
     to_null = (mass2 - least).abs() / square.clamp_min(TINY)
     timelike, short = mass2 > least, there & (lengths <= bar)

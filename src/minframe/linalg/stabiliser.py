@@ -32,7 +32,7 @@ likewise.
 
 **Null spans.** If the form is degenerate on the span W of the cloud (one massless particle), the elements that fix W do
 not leave any complement of W in its place, and no projection exists. They do fix every vector *of* W. So outputs are
-taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is one and the same for
+taken within W: ``A v = P v`` with P the Euclidean projector on W in the canonical pose, which is the same for
 the whole orbit; ``A T = P T P^T``; covectors within ``eta W``. An input that is not itself part of the cloud has no
 value at all; nor has a quantity with a factor ``det h``, but where no axis is free: then all ``h`` are 1 on W and on
 the space modulo W, so that ``det h = 1``. A single null row in two dimensions is fixed by 1 only, if numbers are real;
@@ -69,29 +69,29 @@ class Stabiliser(ABC):
         """Number of elements, ``(*batch,)``."""
 
     @abstractmethod
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        """``g0 A`` for a type of order one, given the ``matrix`` of ``g0``; for others what acts after ``average``."""
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        """``g0 A`` for a type with one core axis, ``g0`` given by its ``matrix``; else what acts after ``average``."""
 
     @abstractmethod
-    def average(self, y: Tensor, type: Type) -> Tensor:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
         """``A y`` for ``y`` of shape ``(*batch, *any, *core)``; in null spans ``y``, and the rest is up to ``fold``."""
 
     @abstractmethod
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> Stabiliser:
         """The same with an entry for each row."""
 
-    def in_parts(self, type: Type) -> InParts | None:
+    def in_parts(self, kind: Type) -> InParts | None:
         """How the samples with a null span that 1 alone fixes are carried outward; ``None``: there are none."""
         return None
 
-    def undefined(self, type: Type, inward: bool) -> Tensor | None:
+    def undefined(self, kind: Type, inward: bool) -> Tensor | None:
         """The samples, ``(*batch,)``, for which ``A`` does not exist; ``None`` if there can be no such sample.
 
         ``inward``: for an input that is not part of the cloud.
         """
         return None
 
-    def shortfall(self, type: Type, inward: bool, sample: int) -> str:
+    def shortfall(self, kind: Type, inward: bool, sample: int) -> str:
         """Why a sample, numbered as in a flat batch, is among the ``undefined`` ones, and what exists of it."""
         return (
             f"the cloud spans too little (rank {int(self.rank.flatten()[sample])} of {self.determined.shape[-1]}), and "
@@ -186,57 +186,57 @@ class IsometryStabiliser(Stabiliser):
         span = None if self.span is None else to_rows(self.span)
         return replace(self, determined=to_rows(self.determined), null=null, span=span)
 
-    def undefined(self, type: Type, inward: bool) -> Tensor | None:
+    def undefined(self, kind: Type, inward: bool) -> Tensor | None:
         if self.null is None:
             return None
-        if inward and type.order:
+        if inward and kind.core_ndim:
             return self.null.loose
-        if type.parity and not self.special:
+        if kind.parity and not self.special:
             return self.null.loose & ~self.determined.all(-1)
         return None
 
-    def kept_axes(self, type: Type) -> Tensor:
-        """The axes of a type of order one that survive the average; the others vanish. ``(*batch, d)``."""
+    def kept_axes(self, kind: Type) -> Tensor:
+        """The axes of a type with one core axis that survive the average; the others vanish. ``(*batch, d)``."""
         if self.special:
             return self.determined | self._free_at_most(1)
-        if not type.parity:
+        if not kind.parity:
             return self.determined
         if self.complex:
             return self.determined & self._free_at_most(0)
         return self._free_at_most(0) | (~self.determined & self._free_at_most(1))
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
         if self.trivial:
             return matrix
-        kept = matrix * self.kept_axes(type).unsqueeze(-2) if type.order == 1 else matrix
+        kept = matrix * self.kept_axes(kind).unsqueeze(-2) if kind.core_ndim == 1 else matrix
         if self.null is None:
             return kept
-        return torch.where(self.null.loose[..., None, None], self._of_type(self.null.outward, type), kept)
+        return torch.where(self.null.loose[..., None, None], self._of_type(self.null.outward, kind), kept)
 
-    def in_parts(self, type: Type) -> InParts | None:
-        if self.null is None or self.trivial or not type.order:
+    def in_parts(self, kind: Type) -> InParts | None:
+        if self.null is None or self.trivial or not kind.core_ndim:
             return None
         here = self.null.here & ~self.null.loose
         if all_true(~here):
             return None
-        return InParts(here, self._of_type(self.null.outward, type), self._of_type(self.null.projector, type))
+        return InParts(here, self._of_type(self.null.outward, kind), self._of_type(self.null.projector, kind))
 
-    def _of_type(self, matrix: Tensor, type: Type) -> Tensor:
+    def _of_type(self, matrix: Tensor, kind: Type) -> Tensor:
         """What a matrix for vectors is for covectors."""
-        if not type.dual:
+        if not kind.dual:
             return matrix
         eta = torch.tensor(self.metric, dtype=torch.float64, device=matrix.device)
         return (eta.unsqueeze(-1) * matrix * eta).conj()
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
         if self.trivial:
             return y
-        if type.order == 2:
+        if kind.core_ndim == 2:
             average = self._average_tensor(y)
             return average if self.null is None else torch.where(behind_batch(self.null.loose, y, 0), y, average)
-        if type.order == 1:
-            return y * behind_batch(self.kept_axes(type), y, 1)
-        if type.parity and not self.special:
+        if kind.core_ndim == 1:
+            return y * behind_batch(self.kept_axes(kind), y, 1)
+        if kind.parity and not self.special:
             return y * behind_batch(self._free_at_most(0).squeeze(-1), y, 0)
         return y
 
@@ -271,16 +271,16 @@ class SpanStabiliser(Stabiliser):
     def spread(self, to_rows: Callable[[Tensor], Tensor]) -> SpanStabiliser:
         return SpanStabiliser(to_rows(self.determined))
 
-    def undefined(self, type: Type, inward: bool) -> Tensor | None:
-        if not (type.parity or type.dual or (inward and type.order)):
+    def undefined(self, kind: Type, inward: bool) -> Tensor | None:
+        if not (kind.parity or kind.dual or (inward and kind.core_ndim)):
             return None
         return ~self._free_at_most(0).squeeze(-1)
 
-    def fold(self, matrix: Tensor, type: Type) -> Tensor:
-        return matrix * self.determined.unsqueeze(-2) if type.order == 1 else matrix
+    def fold(self, matrix: Tensor, kind: Type) -> Tensor:
+        return matrix * self.determined.unsqueeze(-2) if kind.core_ndim == 1 else matrix
 
-    def average(self, y: Tensor, type: Type) -> Tensor:
-        if type.order == 0:
+    def average(self, y: Tensor, kind: Type) -> Tensor:
+        if kind.core_ndim == 0:
             return y
-        axes = behind_batch(self.determined, y[..., 0] if type.order == 2 else y, 1)
-        return y * axes.unsqueeze(-1) * axes.unsqueeze(-2) if type.order == 2 else y * axes
+        axes = behind_batch(self.determined, y[..., 0] if kind.core_ndim == 2 else y, 1)
+        return y * axes.unsqueeze(-1) * axes.unsqueeze(-2) if kind.core_ndim == 2 else y * axes

@@ -35,9 +35,10 @@ from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import PivotedQR, Precision, Rows
 
-WHITE = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
+MIN_PIVOT_RATIO = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
 RANK_UNITS = 16.0  # units of rounding, over the whole cloud, that an axis has to stand out by
-ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of the longest row: what is left of a row by the decomposition alone
+DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # of the longest row: the rounding of the decomposition
+MIN_FLOORS = 1e3  # of rows that stood far out: from this length on they are taken as they are
 
 
 @dataclass(slots=True)
@@ -68,12 +69,16 @@ def row_basis(
 ) -> Basis:
     """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
-    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: so many rows, if more are independent.
+    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: the number of rows, if more are independent.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
-    if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
+    least = pivots.amin(-1, keepdim=True)
+    white = (failed == 0).unsqueeze(-1) & (least > MIN_PIVOT_RATIO * pivots.amax(-1, keepdim=True))
+    if precision.floor is not None:
+        white = white & (least > MIN_FLOORS * precision.floor * layout.sizes().to(rows.device).sqrt())
+    if at_most is None and all_true(white):
         one = one.expand_as(factor)
         return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
     found = pivoted_qr(Rows(rows, layout, precision), False)
@@ -119,7 +124,7 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     root = layout.sizes().to(rows.device).to(rows.real.dtype).sqrt()
     factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
-    if all_true((failed == 0) & (pivots.amin(-1) > WHITE * pivots.amax(-1))):
+    if all_true((failed == 0) & (pivots.amin(-1) > MIN_PIVOT_RATIO * pivots.amax(-1))):
         t = factor / root.unsqueeze(-1)
         inverse, determined = torch.linalg.inv(t), torch.ones_like(pivots, dtype=torch.bool)
         far = torch.full_like(pivots[..., 0], torch.inf)
@@ -129,7 +134,7 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     z = _clean(found)
     lengths = layout.take_rows(z, found.positions).diagonal(dim1=-2, dim2=-1).abs()
     longest = torch.where(lengths[..., :1] > 0, lengths[..., :1], 1.0)
-    there = (lengths > ARITHMETIC * longest).long().cumprod(-1).bool()
+    there = (lengths > DECOMPOSITION_EPS * longest).long().cumprod(-1).bool()
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     unit = torch.where(there, lengths, longest)
     z = z * layout.for_each_row(there / unit)

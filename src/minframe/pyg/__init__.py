@@ -7,7 +7,7 @@ try:
     import torch_geometric  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "minframe.pyg needs PyTorch Geometric, which is not installed: pip install 'minframe[pyg]'"
+        "minframe.pyg needs PyTorch Geometric, which is not installed: pip install torch-geometric"
     ) from error
 
 from minframe.pyg.transform import Canonicalize

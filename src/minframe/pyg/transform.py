@@ -101,7 +101,7 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
                 f"outputs of type {type!r} are not carried back: put the model in mf.pyg.Equivariant instead"
             )
         batch = batch_of(data)
-        moved = bool(kind.order or kind.parity)
+        moved = bool(kind.core_ndim or kind.parity)
         if moved and bool((data.frame_rank < self.group.d).any()):
             # With h in the stabiliser of the pose c and c = g c', the elements g^-1 h g are that of c': the average
             # over the frame of c there and back, g^-1 first, is the one over its stabiliser, whichever g was found.

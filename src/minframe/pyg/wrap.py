@@ -58,6 +58,7 @@ class Equivariant(wrap.Equivariant):
         frames: how the group elements are chosen. The default does not depend on the order of the nodes. For energies
             and forces use ``mf.frames.Smooth()``.
         detach_frame: let no gradient flow through the choice of the frame.
+        prior: as of ``mf.Equivariant``: turns canonical poses to where the model was trained.
     """
 
     def __init__(
@@ -69,15 +70,16 @@ class Equivariant(wrap.Equivariant):
         frame_on: str | Sequence[str] | None = None,
         frames: Method = UNORDERED,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
         if inputs is not None and not isinstance(inputs, Mapping):
             raise TypeError(
                 "inputs must be a dict from attributes of the data to types, such as {'vel': 'vector'}, got "
                 f"{inputs!r}"
             )
-        known = {name: type for name, type in TYPES.items() if type in getattr(group, "types", TYPES)}
+        known = {name: kind for name, kind in TYPES.items() if kind in getattr(group, "types", TYPES)}
         types = known | dict(inputs or {})
-        super().__init__(backbone, group, types, outputs, frame_on, None, "batch", frames, detach_frame)
+        super().__init__(backbone, group, types, outputs, frame_on, None, "batch", frames, detach_frame, prior)
         self.named = _arguments(backbone, set(types))
 
     def _signature(self, backbone: Callable[..., Any]) -> Signature:
@@ -123,8 +125,9 @@ class Invariant(Equivariant):
         frame_on: str | Sequence[str] | None = None,
         frames: Method = UNORDERED,
         detach_frame: bool = False,
+        prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__(backbone, group, inputs, "scalar", frame_on, frames, detach_frame)
+        super().__init__(backbone, group, inputs, "scalar", frame_on, frames, detach_frame, prior)
 
 
 def batch_of(data: Data) -> Tensor:

@@ -19,9 +19,9 @@ from minframe_lab.experiments.graphs.classify import ExpClassify
 from minframe_lab.experiments.hull.recipe import Hull
 from minframe_lab.experiments.is2re import plane
 from minframe_lab.experiments.is2re.recipe import IS2RE
-from minframe_lab.experiments.methods import METHODS
+from minframe_lab.experiments.methods import METHODS, POINT_METHODS
 from minframe_lab.experiments.nbody.recipe import NBody
-from minframe_lab.experiments.run import CHECKED, Bars, evaluate, run
+from minframe_lab.experiments.run import CHECKED, Bars, evaluate, measure_again, run
 from minframe_lab.experiments.table import collect, write_table
 from minframe_lab.experiments.toptag import recipe as tagging
 from minframe_lab.lines import one_line
@@ -46,12 +46,12 @@ Evaluate = Annotated[Path | None, typer.Option(exists=True, help="Test what a re
 Limit = Annotated[int | None, typer.Option(min=2, help="Use that many samples of each split only.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the network for training; pays for long runs.")]
 Threads = Annotated[int, typer.Option(min=1, help="Of PyTorch; these networks are small.")]
-Network = Annotated[str, typer.Option(help="mlp or gin.")]
+Network = Annotated[str, typer.Option(help="mlp, gin, or gin-published, the one of the literature.")]
 
 
 @app.command()
 def nbody(
-    method: Method = "minimal",
+    method: Annotated[str, typer.Option(help=f"Frames: {', '.join(POINT_METHODS)}.")] = "minimal",
     seed: Seed = 0,
     epochs: Epochs = None,
     output: Output = None,
@@ -68,11 +68,14 @@ def nbody(
     dropout: Annotated[float, typer.Option(min=0, max=1)] = 0.0,
     rest_frame: Annotated[bool, typer.Option(help="Use that a common velocity changes nothing.")] = True,
 ) -> None:
-    """Charged particles: positions after one unit of time, exactly E(3) and permutation equivariant."""
+    """Charged particles: positions after one unit of time, exactly E(3) and permutation equivariant.
+
+    The paper's own features and training: --edges fourth --no-rest-frame --dropout 0.1 --copies 6.
+    """
     wanted = NBody(
         method=method, seed=seed, turns=turns, copies=copies, edges=edges, dropout=dropout, rest_frame=rest_frame
     )
-    _train(wanted, epochs, output, data, evaluate, limit, compile, threads)
+    _train(wanted, epochs, output, data, evaluate, limit, compile, threads, POINT_METHODS)
 
 
 @app.command()
@@ -251,6 +254,20 @@ def table(
         for folder in add or []:
             typer.echo(f"wrote {collect(folder, results)}")
         typer.echo(f"wrote {write_table(results)}")
+
+
+@app.command()
+def measure(
+    folders: Annotated[list[Path], typer.Argument(exists=True, help="Finished runs with their weights.")],
+    data: Data = None,
+    threads: Threads = 1,
+) -> None:
+    """Measure stored models again, such as errors and times; nothing is trained, and test results stay as they are."""
+    torch.set_num_threads(threads)
+    with one_line("reproduce"):
+        for folder in folders:
+            measure_again(folder, data)
+            typer.echo(f"wrote {folder}")
 
 
 def _train(

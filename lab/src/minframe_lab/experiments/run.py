@@ -166,3 +166,14 @@ def evaluate(folder: Path, path: Path | None = None, limit: int | None = None) -
     now = experiment.evaluate(model, data)
     recorded = {k: v for k, v in (found["check"] if limit else found["test"]).items() if k != "samples"}
     return {"recorded": recorded, "now": now, "seconds": time.perf_counter() - started}
+
+
+def measure_again(folder: Path, path: Path | None = None) -> dict[str, Any]:
+    """Measure a stored model again on the test set; what is found, and by which commit, goes to its record."""
+    experiment, model, found = stored(folder)
+    data: Batch = experiment.data("test", path, found["configuration"]["limit"])
+    torch.manual_seed(experiment.seed)
+    found["measured"] = experiment.measure(model, data)
+    found["measured_by"] = record.commit()
+    record.write(found, folder)
+    return found

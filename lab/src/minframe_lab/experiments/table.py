@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from minframe_lab.experiments import paper, record
+from minframe_lab.experiments.contribution import contribution
 from minframe_lab.experiments.dynamics import found as moving_found
 from minframe_lab.experiments.dynamics import plots as moving_plots
 from minframe_lab.experiments.dynamics import table as moving
+from minframe_lab.experiments.is2re import table as slabs
+from minframe_lab.experiments.rows import BACKBONES
+from minframe_lab.experiments.toptag import table as tagging
 
 Record = dict[str, Any]
 TITLES = {
@@ -28,16 +32,18 @@ particles and in their rest frame: a common velocity changes nothing, and their 
 The network is told the energy of each pair and the logarithm of its distance (the paper: the product of the charges and
 the fourth power of the distance), and is trained on one random pose of each sample in a step (the paper: six), with a
 cosine schedule, averaged weights and no dropout. All methods have these settings; FA sees eight poses of each sample in
-a step, and takes eight times as long. Without a frame, too, the network learns from random poses: it comes as close,
-and is not equivariant.""",
+a step. Without a frame, too, the network learns from random poses: it comes as close, and is not equivariant. The gain
+over the paper comes from what the network is told of pairs and from the rest frame, not from the frame.""",
     "hull": """
-The paper's kind of network in the minimal frame. With GL(5) the frame is that of a larger group, under which a volume
-is known to change by `|det g|`: the network has only to know volumes of clouds whose coordinates are not correlated.
-Permutations and O(5), which the task is about, leave the answer as it is.""",
+The paper's kind of network in the minimal frame. The row that compares with the paper's is that of O(5). With GL(5)
+the frame is that of a larger group, under which a volume is known to change by `|det g|`: the network has only to
+know volumes of clouds whose coordinates are not correlated. Permutations and O(5), which the task is about, leave the
+answer as it is.""",
     "graph8c": """
 Random networks on canonical graphs. A pair is told apart if one of up to 100 networks gives embeddings that differ by
 more than 1e-3; the run ends when no pair is left. FA sorts nodes by the spectrum and draws 16 orders. Without a frame
-GIN does not see the order of the nodes; a perceptron does, and is not invariant.""",
+GIN does not see the order of the nodes; a perceptron does, and is not invariant. "GIN as published" has one linear map
+a layer, the degree of nodes as input and tanh throughout, as in the comparison the paper quotes; the other two.""",
     "exp": """
 "Published graphs" are read from a file with `--data`; generated ones are formulas of parities of the same make.""",
     "exp-classify": """
@@ -72,6 +78,8 @@ def write_table(results: Path) -> Path:
         if page.exists():
             shutil.copy(results / "dynamics.png", page.with_suffix(".png"))
             moving_found.write(dynamics, page)
+    if jets := [r for r in records if r["experiment"] == "toptag"]:
+        tagging.figures(jets, results)
     return path
 
 
@@ -92,29 +100,53 @@ def _page(records: list[Record]) -> Iterable[str]:
             yield _row(label, group)
         for group in rows.values():
             yield from DETAILS[name](group)
+        yield from ("", contribution(name, [r for r in records if r["experiment"] == name]))
+    yield from tagging.section([r for r in records if r["experiment"] == "toptag"])
+    yield from slabs.section([r for r in records if r["experiment"] == "is2re"])
     yield from moving.section([r for r in records if r["experiment"] == "dynamics"])
     yield ""
     machines = sorted({f"{r['hardware']['processor']}, {r['hardware']['threads']} thread(s)" for r in records})
-    commits = sorted({str(r["commit"])[:12] for r in records})
+    commits = sorted({_commit(r) for r in records})
     yield f"Hardware: {'; '.join(machines)}, shared with other work, which minutes include. PyTorch"
     yield f"{', '.join(sorted({r['torch'] for r in records}))}. Commits: {', '.join(commits)} (+: with changes)."
     yield ""
 
 
+def _commit(r: Record) -> str:
+    """The beginning of a commit, with the mark of code that was not committed."""
+    commit = str(r["commit"])
+    return commit[:12] + ("+" if commit.endswith("+") else "")
+
+
 def _grouped(records: list[Record]) -> dict[str, list[Record]]:
     """Runs that differ in their seed alone, under what makes them different from others."""
     groups: dict[str, list[Record]] = {}
-    for r in sorted(records, key=lambda r: (r["configuration"]["method"] != "minimal", r["seed"])):
+    for r in sorted(records, key=_place):
         groups.setdefault(_label(r), []).append(r)
     return groups
 
 
-def _label(r: Record) -> str:
+def _place(r: Record) -> tuple[bool, bool, int]:
+    """The minimal frame first, and of it what compares with the paper: O(5) before GL(5)."""
     c = r["configuration"]
-    names = {"minimal": "minimal frame", "pca": "FA", "stochastic": "stochastic FA", "plain": "no frame"}
+    return c["method"] != "minimal", bool(c.get("shear")), r["seed"]
+
+
+NAMES = {
+    "minimal": "minimal frame",
+    "ordered": "minimal frame by the order of rows",
+    "smooth": "smooth frames",
+    "pca": "FA",
+    "stochastic": "stochastic FA",
+    "plain": "no frame",
+}
+
+
+def _label(r: Record) -> str:
+    c, names = r["configuration"], NAMES
     parts = [names[c["method"]]]
     if "backbone" in c:
-        parts.append(c["backbone"].upper())
+        parts.append(BACKBONES[c["backbone"]])
     if "published" in c and r["experiment"] != "graph8c":
         parts.append("published graphs" if c["published"] else "generated graphs")
     if c["method"] == "minimal" and "shear" in c:
@@ -166,8 +198,10 @@ def _nbody(group: list[Record]) -> Iterable[str]:
     yield f"Worst relative equivariance error, float32: {max(m['equivariance_error'] for m in measured):.1e}."
     if group[0]["configuration"]["method"] != "minimal":
         return
+    if errors := [m["mse_error"] for m in measured if "mse_error" in m]:
+        yield f"Error of the MSE by resampling the test set: {max(errors):.2g}, which is the larger one."
     times = {k: statistics.median(m["seconds"][k] for m in measured) for k in measured[0]["seconds"]}
-    ms = ", ".join(f"{k} {1000 * v:.1f}" for k, v in times.items())
+    ms = ", ".join(f"{NAMES[k]} {1000 * v:.1f}" for k, v in times.items())
     ratios = f"{times['minimal'] / times['plain']:.2f} of plain, {times['minimal'] / times['pca']:.2f} of FA"
     yield f"Milliseconds of the processor for a batch of 100: {ms}; minimal is {ratios}."
 

@@ -51,7 +51,7 @@ def molecule_figure(count: int = 4) -> str:
     caption = (
         f"The same molecule, turned and moved at random {count} times. {code('mf.canonicalize')} brings every copy to "
         f"one pose; drawn over each other they differ by {spread(canonical):.0e} of the size of the molecule. "
-        f"The backbone sees that pose alone; the frame has {_elements(int(frame.size.max()))}."
+        f"The backbone sees that pose alone; the frame has {_elements(max(torch.tensor(frame.size).long().tolist()))}."
     )
     return figure(
         _shades() + panels(cards, "poses"), caption, f"A molecule in {count} poses, and its one canonical pose"

@@ -61,8 +61,8 @@ class Smooth(Method):
     Args:
         sharpness: the exponent of the lengths that compete. The larger, the fewer poses, and the steeper the changes
             from one to the next.
-        samples: in training, draw so many poses of each sample by weight instead of taking all: values and derivatives
-            are right in expectation. In evaluation (``model.eval()``) all are taken.
+        samples: in training, draw this many poses of each sample by weight instead of all of them: values and
+            derivatives are right in expectation. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
         moments: in clouds of more than 40 rows, where several of these are nearly longest, let moments of the cloud
             compete with them (``linalg.soft``). They keep poses few in balls, shells and surfaces, which have hundreds

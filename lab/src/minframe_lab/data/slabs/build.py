@@ -8,6 +8,7 @@ the effective-medium potential they are almost set by the element. So the target
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -69,10 +70,11 @@ def pairs(unseen: bool) -> list[tuple[str, ...]]:
 
 def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
     """Atoms of ASE before relaxation, and the element that is adsorbed."""
-    from ase import Atom
     from ase.build import fcc100, fcc111
     from ase.constraints import FixAtoms
     from ase.data import atomic_numbers, reference_states
+
+    from ase import Atom
 
     kinds = pairs(unseen=split in ("alloy", "both"))
     metals = kinds[random.integers(len(kinds))]
@@ -143,9 +145,15 @@ def potential(name: str) -> Any:
 
         return EMT()
     if name == "chgnet":
-        try:
-            from chgnet.model.dynamics import CHGNetCalculator
-        except ImportError:
-            raise ValueError("the harder slabs are relaxed with CHGNet: pip install chgnet") from None
-        return CHGNetCalculator(use_device="cpu", verbose=False)
+        return _chgnet()
     raise ValueError(f"no potential is called {name!r}: use emt or chgnet")
+
+
+@cache
+def _chgnet() -> Any:
+    """Loaded once for all slabs of a process."""
+    try:
+        from chgnet.model.dynamics import CHGNetCalculator
+    except ImportError:
+        raise ValueError("the harder slabs are relaxed with CHGNet: pip install chgnet") from None
+    return CHGNetCalculator(use_device="cpu")

@@ -21,8 +21,9 @@ MAX_ATOMS = 9
 
 def atoms(name: str) -> Atoms:
     """A molecule near its equilibrium."""
-    from ase import Atoms
     from ase.build import molecule
+
+    from ase import Atoms
 
     if name == "CHFClBr":
         corners = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / np.sqrt(3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from ase import Atoms, units
 from ase.calculators.calculator import Calculator
 from ase.md.langevin import Langevin
 from ase.md.velocitydistribution import Stationary, thermalize_momenta
@@ -16,6 +15,7 @@ from ase.md.verlet import VelocityVerlet
 from ase.optimize import BFGS
 from numpy.typing import NDArray
 
+from ase import Atoms, units
 from minframe_lab.experiments.dynamics import molecules
 
 Array = NDArray[np.float64]

@@ -53,11 +53,40 @@ class IsomorphismNetwork(nn.Module):
         return cast(Tensor, self.out(h.sum(1)))
 
 
+class PublishedIsomorphismNetwork(nn.Module):
+    """The GIN of published comparisons: one linear map a layer, a random weight of the node itself, tanh throughout.
+
+    Nodes begin with one, their degree and their colours; with ``places`` also with their place in the order.
+    """
+
+    def __init__(self, n: int, colours: int, width: int = 64, layers: int = 3, out: int = 10, places: bool = True):
+        super().__init__()
+        sizes = [2 + colours + (n if places else 0), *[width] * layers]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.own = nn.Parameter(torch.rand(layers))
+        self.out = nn.Linear(width, out)
+        self.places = places
+
+    def forward(self, adjacency: Tensor, colour: Tensor, mask: Tensor | None = None) -> Tensor:
+        degree = adjacency.sum(-1, keepdim=True)
+        h = torch.cat([torch.ones_like(degree), degree, colour], -1)
+        if self.places:
+            place = torch.eye(adjacency.shape[-1], dtype=h.dtype, device=h.device)
+            h = torch.cat([h, place.expand(len(h), -1, -1)], -1)
+        for layer, own in zip(self.layers, self.own, strict=True):
+            h = layer((1 + own) * h + adjacency @ h).tanh()
+        if mask is not None:
+            h = h * mask.unsqueeze(-1)
+        return cast(Tensor, self.out(h.sum(1)).tanh())
+
+
 def backbone(name: str, n: int, colours: int, ordered: bool = True, out: int = 10) -> nn.Module:
-    """``"mlp"`` or ``"gin"`` as in the paper, for graphs of ``n`` nodes; ``ordered`` lets it use their order."""
+    """``"mlp"``, ``"gin"`` or ``"gin-published"``, for graphs of ``n`` nodes; ``ordered`` lets it use their order."""
     if name == "gin":
         return IsomorphismNetwork(n, colours, out=out, places=ordered)
+    if name == "gin-published":
+        return PublishedIsomorphismNetwork(n, colours, out=out, places=ordered)
     if name == "mlp":
         hidden = (128, 64) if n <= 8 else (2048, 4096, 2048)
         return AdjacencyNetwork(n, colours, hidden, out, nn.Tanh if n <= 8 else nn.ReLU)
-    raise ValueError(f"no backbone is called {name!r}: use mlp or gin")
+    raise ValueError(f"no backbone is called {name!r}: use mlp, gin or gin-published")

@@ -15,7 +15,7 @@ from minframe_lab.experiments.graphs.separation import Separation, invariance_er
 from minframe_lab.experiments.run import Bars
 
 SAMPLES = (1, 4, 16, 64)
-BATCHES = (100, 1000, 11_117)
+BATCHES = (1, 100, 1000, 11_117)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run(experiment: Separate, folder: Path, path: Path | None = None, bars: Bars
         shuffled = graphs[0][torch.randperm(len(graphs[0]), generator=torch.Generator().manual_seed(experiment.seed))]
         found["measured"] = {
             "invariance_error": invariance_errors(graphs[0], SAMPLES, experiment.seed),
-            "seconds": {str(b): seconds_each(shuffled[:b], SAMPLES) for b in BATCHES if b <= len(shuffled)},
+            "seconds": {str(b): seconds_each(shuffled, SAMPLES, b) for b in BATCHES if b <= len(shuffled)},
         }
     record.write(found, folder)
     return found

@@ -15,6 +15,7 @@ from minframe_lab.experiments.graphs.backbones import backbone
 
 TYPES = {"adjacency": "edge", "colour": "node"}
 THRESHOLD = 1e-3
+GRAPHS_TIMED, LEAST_ROUNDS, MOST_ROUNDS = 3000, 7, 200
 
 
 def graph_frames(method: str, samples: int = 16) -> mf.frames.Method:
@@ -126,18 +127,20 @@ def invariance_errors(
 
 
 @torch.no_grad()
-def seconds_each(graphs: Tensor, samples: tuple[int, ...]) -> dict[str, float]:
-    """Median seconds for a graph by every method, all graphs in one batch; methods take turns, so times compare.
+def seconds_each(graphs: Tensor, samples: tuple[int, ...], batch: int) -> dict[str, float]:
+    """Median seconds for a graph by every method in batches; methods take turns, so times compare.
 
     Of the processor, which other work on the machine does not add to.
     """
-    colour = graphs.new_zeros(*graphs.shape[:2], 0)
     network = backbone("mlp", graphs.shape[-1], 0)
     models = {name: symmetric(network, method, k) for name, (method, k) in contenders(samples).items()}
     times: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(max(7, 3000 // len(graphs))):
+    rounds = min(MOST_ROUNDS, max(LEAST_ROUNDS, GRAPHS_TIMED // batch))
+    for i in range(rounds):
+        start = i * batch % (len(graphs) - batch + 1)
+        part = graphs[start : start + batch]
         for name, model in models.items():
             started = time.process_time()
-            model(graphs, colour)
-            times[name].append((time.process_time() - started) / len(graphs))
+            model(part, part.new_zeros(*part.shape[:2], 0))
+            times[name].append((time.process_time() - started) / batch)
     return {name: statistics.median(t) for name, t in times.items()}

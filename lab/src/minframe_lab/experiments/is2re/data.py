@@ -44,8 +44,9 @@ def read(split: str, folder: Path | None, limit: int | None = None) -> store.Sla
 
 def neighbours(slab: Slab, cutoff: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Pairs of atoms within a cutoff, over periodic images in the plane, and the vectors between them."""
-    from ase import Atoms
     from ase.neighborlist import neighbor_list
+
+    from ase import Atoms
 
     atoms = Atoms(numbers=slab.numbers, positions=slab.positions, cell=slab.cell, pbc=(True, True, False))
     first, second, vectors = neighbor_list("ijD", atoms, cutoff)

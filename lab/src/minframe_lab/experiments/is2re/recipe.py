@@ -56,7 +56,10 @@ class IS2RE(Experiment):
         names = data.TESTS if split == "test" else (split,)
         wanted = [n for n in (limit, self.slabs if split == "train" else None) if n is not None]
         found = [train if name == "train" else data.read(name, path) for name in names]
-        chosen = [range(min([len(slabs), *wanted])) for slabs in found]
+        left, chosen = min(wanted, default=sum(map(len, found))), []
+        for slabs in found:  # the first samples of all test sets, one set behind the other
+            chosen.append(range(min(len(slabs), left)))
+            left -= len(chosen[-1])
         samples = [slabs[i] for slabs, few in zip(found, chosen, strict=True) for i in few]
         inputs = data.tensors(samples, self.cutoff, advance)
 

@@ -10,6 +10,8 @@ import minframe as mf
 FEATURES = 4
 PREPROCESSED = 7
 SMALL = 1e-6
+ANGLE, ANGLE_MIDDLES = 0.25, (0.0, 0.0, 0.2)  # typical size of angles to the axis, and their means
+LOG_MIDDLE, LOG_SHARE_MIDDLE, LOG_SCALE = 1.8, -4.7, 0.7  # of logarithms of momenta in GeV and of shares of the jet's
 
 
 def raw_features(p: Tensor, mask: Tensor) -> Tensor:
@@ -19,14 +21,20 @@ def raw_features(p: Tensor, mask: Tensor) -> Tensor:
 
 
 def usual_features(p: Tensor, mask: Tensor) -> Tensor:
-    """The usual preprocessing: everything relative to the axis and the momentum of the jet, in the detector's terms."""
+    """The usual preprocessing: everything relative to the axis and the momentum of the jet, in the detector's terms.
+
+    Each feature is moved and scaled by what is customary, so that all are about one.
+    """
     jet = (p * mask.unsqueeze(-1)).sum(-2, keepdim=True)
     eta, phi = _direction(p)
     jet_eta, jet_phi = _direction(jet)
     turn = torch.remainder(phi - jet_phi + torch.pi, 2 * torch.pi) - torch.pi
-    found = [eta - jet_eta, turn, torch.hypot(eta - jet_eta, turn)]
-    for momentum, total in ((_transverse(p), _transverse(jet)), (p[..., 0].abs(), jet[..., 0].abs())):
-        found += [momentum.clamp_min(SMALL).log(), (momentum.clamp_min(SMALL) / total.clamp_min(SMALL)).log()]
+    angles = [eta - jet_eta, turn, torch.hypot(eta - jet_eta, turn)]
+    found = [(angle - middle) / ANGLE for angle, middle in zip(angles, ANGLE_MIDDLES, strict=True)]
+    for total, own in ((_transverse(jet), _transverse(p)), (jet[..., 0].abs(), p[..., 0].abs())):
+        momentum = own.clamp_min(SMALL).log()
+        share = momentum - total.clamp_min(SMALL).log()
+        found += [(momentum - LOG_MIDDLE) * LOG_SCALE, (share - LOG_SHARE_MIDDLE) * LOG_SCALE]
     return torch.stack(found, -1) * mask.unsqueeze(-1)
 
 

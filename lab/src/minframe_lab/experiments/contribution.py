@@ -1,0 +1,101 @@
+"""The line at the end of a table: what the frame itself contributes, beside the same network without one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from minframe_lab.experiments.rows import BACKBONES, Record, grouped
+
+START = "What the frame itself contributes here: "
+
+
+def contribution(name: str, records: list[Record]) -> str:
+    """The line of an experiment, from its records."""
+    said = LINES[name](records)
+    return START + ("; ".join(said) + "." if said else "there is no pair of rows that differ in the frame alone.")
+
+
+def _without(c: dict[str, object], *names: str) -> str:
+    """Settings, less those that may differ."""
+    return repr({k: v for k, v in sorted(c.items()) if k not in ("method", "seed", *names)})
+
+
+def _pairs(records: list[Record], *free: str) -> list[tuple[list[Record], list[Record]]]:
+    """Runs in the minimal frame and those without, where all other settings are the same."""
+    found = []
+    for group in grouped(records, lambda r: _without(r["configuration"], *free)).values():
+        framed = [r for r in group if r["configuration"]["method"] == "minimal"]
+        plain = [r for r in group if r["configuration"]["method"] == "plain"]
+        if framed and plain:
+            found.append((framed, plain))
+    return found
+
+
+def _mean(group: list[Record], *path: str) -> float:
+    def value(r: Record) -> float:
+        for key in path:
+            r = r[key]
+        return float(r)  # type: ignore[arg-type]
+
+    return statistics.mean(value(r) for r in group)
+
+
+def _particles(records: list[Record]) -> list[str]:
+    said = []
+    for framed, plain in _pairs(records):
+        errors = [r["measured"]["mse_error"] for r in (*framed, *plain) if "mse_error" in r["measured"]]
+        known = f" (error of the test set {max(errors):.2g})" if errors else ""
+        edges = {"fourth": "the paper's edge features", "potential": "potentials"}[framed[0]["configuration"]["edges"]]
+        exact = [max(r["measured"]["equivariance_error"] for r in group) for group in (framed, plain)]
+        said.append(
+            f"with {edges} the MSE is {_mean(framed, 'test', 'mse'):.5f} with it and {_mean(plain, 'test', 'mse'):.5f} "
+            f"without{known}, and the equivariance error {exact[0]:.1e} instead of {exact[1]:.1e}"
+        )
+    return said
+
+
+def _volumes(records: list[Record]) -> list[str]:
+    said = []
+    for framed, plain in _pairs(records):
+        exact = [max(r["measured"]["invariance_error"] for r in group) for group in (framed, plain)]
+        said.append(
+            f"with S_n x O(5) the MSE is {_mean(framed, 'test', 'mse'):.3f} with it and "
+            f"{_mean(plain, 'test', 'mse'):.3f} without, and the largest relative change {exact[0]:.1e} instead of "
+            f"{exact[1]:.1e}"
+        )
+    return said
+
+
+def _separated(records: list[Record]) -> list[str]:
+    said = []
+    for framed, plain in _pairs(records, "initialisations"):
+        kind = BACKBONES[framed[0]["configuration"]["backbone"]]
+        said.append(
+            f"{kind} leaves {_mean(framed, 'test', 'unseparated'):.0f} pairs with it and "
+            f"{_mean(plain, 'test', 'unseparated'):.0f} without"
+        )
+    return said
+
+
+def _classified(records: list[Record]) -> list[str]:
+    said = []
+    for framed, plain in _pairs(records, "apart"):
+        kind = BACKBONES[framed[0]["configuration"]["backbone"]]
+        orders = {True: "an order for each component", False: "one order for the whole graph"}
+        each = [
+            f"{_mean(group, 'test', 'accuracy'):.1%} with {orders[apart]}"
+            for apart in (True, False)
+            if (group := [r for r in framed if r["configuration"]["apart"] is apart])
+        ]
+        said.append(f"{kind} classifies {' and '.join(each)}, {_mean(plain, 'test', 'accuracy'):.1%} without a frame")
+    return said
+
+
+LINES: dict[str, Callable[[list[Record]], list[str]]] = {
+    "nbody": _particles,
+    "hull": _volumes,
+    "graph8c": _separated,
+    "exp": _separated,
+    "exp-classify": _classified,
+}

@@ -1,0 +1,186 @@
+"""Eigenvectors of ``S eta``, and which of them are more than rounding; S, V and K are those of ``linalg.spectral``.
+
+**What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
+``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
+a thin cloud far from null, ``l = |V u|^2``, so that directions are known down to a thickness of ``noise``; in a boosted
+or nearly null one ``|V u|`` is as large as ``|V|``, and squares are known down to ``noise |V|^2`` only. Where an
+eigenvalue is not known, it is no axis: its sign would be that of rounding. The thinnest direction of the rows is then
+left out, and the rest looked at again; what is lost is its thickness, the opening of a jet. Beside a null vector N
+directions are defined up to multiples of N, and their squares count from ``NULL_ROUNDINGS noise |V|^2`` on: below that,
+a jet is a null line.
+
+**One time axis.** Let S have the blocks a (time), b and C (space). The equation above is ``Y = (C + l)^-1 b`` with
+``l = a - b^* Y``, the only eigenvalue whose vector is time-like. If S is near enough to white to be used as it is,
+Newton's steps find l, and Y, faster than an eigensolver. It is the largest root of
+
+    f(l) = l - a + b^* (C + l)^-1 b,      f' = 1 - |Y|^2,      0 <= f'' / 2 = Y^* (C + l)^-1 Y <= 1 / l,
+
+convex and with ``f(a) >= 0``: the steps from a descend to it, and one of length h leaves ``(h / l)^2 / (1 - |Y|^2)``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from minframe.checks import all_true
+from minframe.linalg.action import behind_batch
+from minframe.linalg.null import first_axes
+from minframe.linalg.qr import TINY
+from minframe.linalg.whiten import Basis
+
+MIN_EIGENVECTOR = 1e-3  # of the longest: shorter eigenvectors are spoilt by the eigensolver's own errors
+JACOBI_SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
+
+
+NULL_ROUNDINGS = 64.0  # the least squares that are known beside a null vector
+
+
+def negligible(eps: float) -> float:
+    """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
+    return max(3 * eps, 1e-12)
+
+
+def massless(eps: float) -> float:
+    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null; see ``linalg.split``."""
+    return max(1.05 * eps, 1.2e-13)
+
+
+class _Eigen(NamedTuple):
+    """Eigenvectors of S eta, in the order of the axes: positive ones first, the largest of either sign first.
+
+    Attributes:
+        known: ``(*batch,)``, whether all eigenvalues that are taken are more than rounding.
+        v: ``(*batch, d, d)``, V.
+        vu: ``(*batch, d, d)``, the eigenvectors V u.
+        signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
+        taken: ``(*batch, d)``, whether the span determines the axis, and the eigenvalue is known.
+        rank: ``(*batch,)``, dimension of the span.
+        excess: ``(*batch, d)``, by how much each eigenvalue that is wanted exceeds rounding, in units of S.
+        forms: ``(*batch, d)``, and by how much the form on the span does, in its own eigenvectors.
+    """
+
+    known: Tensor
+    v: Tensor
+    vu: Tensor
+    signed: Tensor
+    taken: Tensor
+    rank: Tensor
+    excess: Tensor
+    forms: Tensor
+
+    def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
+        """These where the condition holds, else those."""
+        return _Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
+
+    def margin(self) -> Tensor:
+        """How little the rows have to change for another decision, relative to their size, ``(*batch,)``."""
+        least = self.excess.amin(-1)
+        return torch.minimum(torch.where(self.known, least, -least), self.forms.abs().amin(-1))
+
+
+def eigenvectors(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
+    """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
+    d = len(eta)
+    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
+    vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors  # ascending
+    rank = basis.determined.sum(-1)
+    lengths = torch.linalg.vector_norm(vu, dim=-2).sort(-1, descending=True).values
+    shortest = lengths.gather(-1, (rank - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    if not all_true(shortest >= MIN_EIGENVECTOR * lengths[..., 0]):
+        vu = _rotated(vu, eta)
+    slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
+    scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
+    vu = vu[..., slots]
+    signed = _squares(vu, eta) * eta
+    wanted, forms = _axes_wanted(basis, eta, p, noise)
+    null = (wanted.sum(-1) < rank).unsqueeze(-1)
+    unit = torch.where(null, NULL_ROUNDINGS * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
+    excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
+    taken = wanted & (excess > 0)
+    known = (taken == wanted).all(-1)
+    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
+
+
+def _squares(columns: Tensor, eta: Tensor) -> Tensor:
+    """``<w, w>`` of columns, ``(*batch, k)``."""
+    return (columns.abs().square() * eta.unsqueeze(-1)).sum(-2)
+
+
+def _rotated(w: Tensor, eta: Tensor) -> Tensor:
+    """Columns ``w``, orthogonal in the form but for errors of ``eps |w|^2``, such that errors are ``eps |w_i| |w_j|``.
+
+    The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a
+    cloud is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A
+    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column is changed by a multiple of a
+    long one that is as small as their product demands, and short ones are rotated by products of their own. Of the
+    order of the eigenvalues.
+    """
+    columns = list(w.unbind(-1))
+    for _ in range(JACOBI_SWEEPS):
+        for i in range(len(columns)):
+            for j in range(i + 1, len(columns)):
+                a, b = columns[i], columns[j]
+                product = (a.conj() * eta * b).sum(-1, keepdim=True)
+                size = product.abs()
+                here = size > 0
+                b = b * torch.where(here, product.sgn().conj(), 1.0)
+                gap = ((b.abs().square() - a.abs().square()) * eta).sum(-1, keepdim=True)
+                ratio = gap / torch.where(here, 2 * size, 1.0)
+                tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + torch.hypot(ratio, torch.ones_like(ratio)))
+                tangent = torch.where(here, tangent, 0.0)
+                cosine = (1 + tangent.square()).rsqrt()
+                columns[i], columns[j] = cosine * (a - tangent * b), cosine * (tangent * a + b)
+    w = torch.stack(columns, -1)
+    order = _squares(w, eta).argsort(-1)
+    return w.gather(-1, order.unsqueeze(-2).expand(w.shape))
+
+
+def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[Tensor, Tensor]:
+    """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
+
+    And by how much the form exceeds what is negligible.
+    """
+    if all_true(basis.determined):
+        return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
+    values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
+    assert basis.peaks is not None
+    # A direction along which rows are shorter than the longest is known less well, by that ratio, and so is its form.
+    ratio = (basis.peaks[..., :1] / torch.where(basis.determined, basis.peaks, 1.0).clamp_min(TINY)).sqrt()
+    least = negligible * (u.abs().square() * (ratio * basis.determined).unsqueeze(-1)).sum(-2).clamp_min(1.0)
+    wanted = first_axes((values > least).sum(-1), (values < -least).sum(-1), p, len(eta) - p)
+    sizes, order = values.abs().sort(-1, descending=True)
+    outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
+    outside = outside | basis.determined.all(-1, keepdim=True)
+    return wanted, (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
+
+
+def smallest(v: Tensor, eta: Tensor) -> Tensor:
+    """The smallest eigenvalue of either sign, as a part of the trace of S, where there are d."""
+    eigenvalues = torch.linalg.eigvalsh(v.mH @ (eta.unsqueeze(-1) * v))
+    return eigenvalues.abs().amin(-1) / v.abs().square().sum((-2, -1))
+
+
+def time_axis(s: Tensor, time: int) -> Tensor | None:
+    """The time-like unit eigenvector of ``S eta``, ``(*batch, d)``; ``None`` if a few steps do not find it."""
+    space = slice(1, None) if time == 0 else slice(0, time)
+    a, b, c = s[..., time, time].real, s[..., space, time], s[..., space, space]
+    one = torch.eye(b.shape[-1], dtype=s.dtype, device=s.device)
+
+    def slope_at(root: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.linalg.solve(c + root[..., None, None] * one, b)
+        return y, 1 - y.abs().square().sum(-1)
+
+    root = a
+    for _ in range(6):
+        y, rest = slope_at(root)
+        step = (root - a + (b.conj() * y).sum(-1).real) / rest
+        found = step.square() <= 1e-16 * rest * root.square()
+        root = root - step
+        if all_true(found):
+            y, rest = slope_at(root)
+            unit = torch.ones_like(y[..., :1])
+            return torch.cat([unit, y] if time == 0 else [y, unit], -1) * rest.rsqrt().unsqueeze(-1)
+    return None
