@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ase import units
 from ase.md.verlet import VelocityVerlet
 from torch import Tensor
 from typer.testing import CliRunner
 
 import minframe as mf
 import minframe.ase
+from ase import units
 from minframe_lab.experiments import record
 from minframe_lab.experiments.app import app
 from minframe_lab.experiments.dynamics import data, molecules, potential, verlet
