@@ -25,7 +25,7 @@ import fuzz
 from fuzzing import share
 from fuzzing.cases import CASES, FRAMES, choose
 from fuzzing.judge import judge
-from fuzzing.margins import bisect
+from fuzzing.margins import bisect, margins
 from fuzzing.report import Report
 from fuzzing.structures import GRAPHS, STRUCTURES
 from fuzzing.trial import Key, Trial
@@ -324,6 +324,12 @@ def test_a_violation_is_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys:
     line = next(line for line in capsys.readouterr().out.splitlines() if "--replay" in line)
     assert fuzz.main(["--replay", line.split("'")[1]]) == 1
     assert "moved: inv" in capsys.readouterr().out
+
+
+def test_paths_to_where_there_is_no_smooth_frame_are_no_jumps() -> None:
+    found = margins(Key(1252949478, "jet", 6, "Lorentz(3)", "smooth", "float64", "dense", 32))
+    assert not found.above
+    assert not found.crashes
 
 
 def test_margins_of_linear_groups_are_rounding_at_jumps(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,6 +144,24 @@ def test_exact_on_particles(group: mf.Group, name: str) -> None:
     assert mf.testing.equivariance_error(model, group, x, generator=generator).max() <= 1e-11
 
 
+def test_strongly_boosted_particles_do_not_lose_an_axis_to_noise() -> None:
+    """The axis of space is 0.3 M long, and the rounding of the rows 3e-3 M: it neither fades nor jumps."""
+    light = torch.tensor([1.7e-8, 0.0, 1.43e-7, 6e-8, 1e-8], dtype=torch.float64)  # E - p
+    energy = torch.tensor([474.0, 874041.0, 86161.0, 18530.0, 3159.0], dtype=torch.float64)
+    x = torch.stack([energy, light - energy], -1)
+    gamma = float(2 * energy.sum() / light.sum()) ** 0.5 / 2  # of (E + p) (E - p) = M^2
+    assert gamma > 1e6
+    group = mf.OrthochronousLorentz(2)
+    model = mf.Equivariant(wild, group, "vector", "vector", frames=SMOOTH)
+    rapidity = torch.linspace(0, 3, 61, dtype=torch.float64)
+    boost = torch.stack([torch.stack([rapidity.cosh(), rapidity.sinh()], -1)] * 2, -2)
+    boost[:, 1] = boost[:, 1].flip(-1)  # against the jet: gamma becomes smaller, and rounding stays what it is
+    x = x.expand(61, 5, 2)
+    want, got = group.act(boost, model(x), "vector"), model(group.act(boost, x, "vector"))
+    error = torch.linalg.matrix_norm(got - want) / torch.linalg.matrix_norm(want)
+    assert float(error.max()) < 50 * torch.finfo(x.dtype).eps * gamma**2
+
+
 def test_poincare_takes_momenta_beside_points() -> None:
     group = mf.Poincare()
     x, p = normal(3, 6, 4), clouds.momenta(normal(3, 6, 3, seed=1))

@@ -2,7 +2,8 @@
 
 Along a path between two clouds an invariant of the canonical pose is followed in small steps. Where it moves most, the
 interval is halved until it is as short as rounding, always towards the half with the larger difference. If the answer
-still differs, it jumps there.
+still differs, it jumps there. A path that leads to where there is no such frame (smooth ones) says nothing, and neither
+does a difference that one unit of rounding makes of a steep answer: ``STEEP`` times the condition number of the cloud.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.trial import CrashError, Key, Trial
+from fuzzing.condition import condition
+from fuzzing.trial import EPS, CrashError, Key, Trial
 
 STEPS = 24  # along a path, before it is bisected
 HALVINGS = 50
 JUMP = 1e-6  # relative; a smooth answer moves by rounding over one unit of rounding
+STEEP = 100.0  # units of rounding
 MAX_MARGIN = 1e-9
 
 
@@ -79,7 +82,9 @@ def margins(key: Key) -> Margins:
     start, end = trial.x[:pairs], trial.x[pairs : 2 * pairs]
     try:
         low, high, size = bisect(trial, start, end)
-        jumped = (size > JUMP).nonzero()[:, 0]
+        least = (STEEP * EPS[key.dtype] * torch.maximum(condition(trial, low), condition(trial, high))).clamp_min(JUMP)
+        absent = trial.answer(low).absent | trial.answer(high).absent
+        jumped = ((size > least) & ~absent).nonzero()[:, 0]
         if len(jumped):
             margin = torch.maximum(trial.margin(low[jumped]), trial.margin(high[jumped]))
             found.jumps, found.above = len(jumped), int((margin > MAX_MARGIN).sum())
@@ -91,6 +96,6 @@ def margins(key: Key) -> Margins:
             there = trial.margin(trial.x.gather(1, order[..., None].expand(trial.x.shape)))
             change = torch.where(here == there, 0.0, (here - there).abs())
             found.changed, found.change = int((change > MAX_MARGIN).sum()), float(change.max())
-    except CrashError as crash:
-        found.crashes.append(str(crash))
+    except (CrashError, ValueError) as crash:
+        found.crashes.append(str(crash).splitlines()[0])
     return found

@@ -14,13 +14,15 @@ from minframe.layout import Layout
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser, coefficients
 from minframe.linalg.qr import TINY
-from minframe.linalg.ramp import ramp_of_root
+from minframe.linalg.ramp import ramp, ramp_of_root
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_derivatives import differentiable_poses
 from minframe.linalg.soft_poses import Poses, soft_poses
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of lengths in a pose, relative to the longest row
+FULL = 2.0  # times its noise: the length of an axis from which on outputs along it are there in full
+LONG = 100.0  # a squared length, over that below which an axis fades
 
 
 @dataclass(slots=True)
@@ -75,19 +77,34 @@ def choose(
     with torch.no_grad():
         found = soft_poses(x.detach(), mask, rule, noise)
         squares = None if relative is None else relative(found)
-        long = squares is None or all_true(squares >= 1)
+        long = squares is None or all_true((squares >= 1) & (_above(found, noise, rule.special) >= FULL**2))
     if cloud.needs_grad:
         found = differentiable_poses(x, mask, rule, found, lengths=not long)
         squares = None if relative is None or long else relative(found)
-    return found, None if squares is None or long else coefficients(ramp_of_root(squares))
+    if squares is None or long:
+        return found, None
+    root = _above(found, noise, rule.special).clamp(1, FULL**2).sqrt()
+    return found, coefficients(ramp_of_root(squares) * ramp((root - 1) / (FULL - 1)))
+
+
+def _above(found: Poses, noise: Tensor, special: bool) -> Tensor:
+    """Squared lengths of axes ``(K, d)`` over those of noise ``(B,)``.
+
+    An axis as short as noise is none (``soft_poses``), so that outputs along it have to be gone by then, also where
+    noise is longer than what they fade below by themselves: they fade from ``FULL`` times noise on. Noise depends on
+    the observer, if a boost makes it so; but from there on, outputs along the axis are unknown by half.
+    """
+    return _but_last(found.length2 / noise[found.sample, None].square(), special)
 
 
 def relative_squares(length2: Tensor, unit2: Tensor, fade: float, special: bool) -> Tensor:
     """Squared lengths of axes ``(K, d)`` over that below which they fade: ``fade`` times the root of ``unit2``."""
-    squares = length2 / (unit2.clamp_min(TINY) * fade**2).unsqueeze(-1)
-    if special:  # the last axis follows from the others
-        squares = torch.cat([squares[:, :-1], torch.ones_like(squares[:, -1:])], -1)
-    return squares
+    return _but_last(length2 / (unit2.clamp_min(TINY) * fade**2).unsqueeze(-1), special)
+
+
+def _but_last(squares: Tensor, special: bool) -> Tensor:
+    """The last axis is long, if it follows from the others."""
+    return torch.cat([squares[:, :-1], torch.full_like(squares[:, -1:], LONG)], -1) if special else squares
 
 
 def fading(c: Tensor | None, level: Callable[[int], IsometryStabiliser], matrix: Tensor) -> FadingStabiliser:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.frame.indefinite import BOOSTED_EPS
 from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
@@ -18,9 +17,17 @@ from minframe.linalg.soft import Rule, mean_length2
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser
 
+ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of a product with a boost: its rounding, over the norms of the two
+
 
 def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
-    """Outputs along axes of space that are shorter than ``fade`` times the largest energy fade."""
+    """Outputs along axes of space that are shorter than ``fade`` times the largest energy fade.
+
+    Noise is the rounding of the rows as they are given, ``eps |T| |x|`` in the rest frame, of the order of ``eps
+    gamma^2 M``. In float64 ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every
+    observer; so what rows have been through before they came here, at most that for some observer, is shorter than
+    what fades.
+    """
     rows, layout, poison = cloud.tame_rows()
     p, q, d = linear.p, linear.q, linear.d
     with torch.no_grad():
@@ -55,7 +62,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         return IsometryStabiliser((axis - int(p == 1) < m) | (axis == time), linear.special, linear.metric)
 
     noise = reach * (longest + cloud.offset().reshape(-1))
-    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, BOOSTED_EPS), noise, relative_to)
+    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, ARITHMETIC), noise, relative_to)
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
     known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
