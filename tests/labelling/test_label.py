@@ -288,7 +288,7 @@ def test_search_agrees_with_the_library(name):
 
 
 def test_forced_search_on_all_families(monkeypatch):
-    monkeypatch.setattr(pieces, "MAX_SEARCHED_ARCS", 0)
+    monkeypatch.setattr(pieces, "MIN_SEARCHED_ARCS", 0)
     for graph in GRAPHS.values():
         expected = form(graph)
         p = torch.randperm(len(graph[0]))
@@ -382,7 +382,7 @@ def test_an_accident_among_sums_costs_time_only(monkeypatch):
     one_cell = torch.zeros(12, dtype=torch.int64)
 
     def kinds():
-        return len(residual(one_cell, Arcs.of_dense(edges.unsqueeze(0))).kinds)
+        return len(residual(one_cell, Arcs.of_dense(edges.unsqueeze(0))).patterns)
 
     expected = form((one_cell, edges))
     assert kinds() == 2

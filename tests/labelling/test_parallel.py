@@ -11,7 +11,7 @@ import minframe as mf
 from graphs import cfi, cycle, petersen, union
 from minframe.labelling import parallel
 from minframe.labelling.backend import Backend
-from minframe.labelling.residual import Kind
+from minframe.labelling.residual import Pattern
 
 pytest.importorskip("igraph")
 
@@ -47,7 +47,7 @@ def test_two_processes_find_what_one_finds(two_workers: None, monkeypatch: pytes
 
 
 def test_small_work_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = Kind((0, 0), (2, 5), 3)
+    question = Pattern((0, 0), (2, 5), 3)
     monkeypatch.setattr(parallel, "_workers", 2)
     assert not parallel.worth_sending([question] * 2)
     monkeypatch.setattr(parallel, "MIN_ARCS_SENT", 4)

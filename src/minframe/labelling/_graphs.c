@@ -2,7 +2,7 @@
 
    What is done, and why, is said in refine.py (colours), residual.py (pieces) and pieces.py (how they are put in
    order); the names are the same, and so are the results, bit by bit. Tensors come as the addresses of contiguous int64
-   numbers, if nothing else is said; 0 stands for None. Pieces that are not rigid are shown to a Python function. */
+   numbers, unless stated otherwise; 0 stands for None. Pieces that are not rigid are passed to a Python function. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -74,7 +74,7 @@ static void sort_keyed(Keyed *x, size n)
     }
 }
 
-/* What one graph needs; all arrays are as large as the largest graph. */
+/* Working memory for one graph; all arrays are as large as the largest graph. */
 typedef struct {
     size n, arcs;
     int64_t *colour, *loop, *cell, *cell_size;
@@ -255,7 +255,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Cut what is left into pieces, whose nodes are in the order of their cells, and whose arcs are numbers. */
+/* Divide the renamed graph into pieces, whose nodes are in the order of their cells and whose arcs are numbers. */
 static int64_t cut(Graph *g)
 {
     size n = g->n, members = 0;
@@ -310,7 +310,7 @@ static int64_t cut(Graph *g)
     return base;
 }
 
-/* Ask Python about a piece that is not rigid; a new reference. */
+/* Call Python for a piece that is not rigid; returns a new reference. */
 static PyObject *asked(PyObject *ask, Graph *g, size p, int64_t base)
 {
     size m = g->piece_start[p + 1] - g->piece_start[p], arcs = g->arc_start[p + 1] - g->arc_start[p];
@@ -335,7 +335,7 @@ static size entry(PyObject *list, size k, size n)
     return value < n ? value : -1;
 }
 
-/* Bring a piece into the canonical order that Python knows. */
+/* Bring a piece into the canonical order that Python returns. */
 static int settle(PyObject *ask, Graph *g, size p, int64_t base)
 {
     size first = g->piece_start[p], m = g->piece_start[p + 1] - first;
@@ -388,7 +388,7 @@ static void rank_pieces(Graph *g)
     sort_items(g->ranked, g->spare, g->pieces, compare_pieces, g);
 }
 
-/* Orbits, as `parent`: loose cells, pieces that are alike, and what Python knows of pieces that are not rigid.
+/* Orbits, as `parent`: loose cells, equal pieces, and the generators from Python of pieces that are not rigid.
 
    `generators` answers with pairs of lists: the nodes of the piece that move, as numbered in it, and where to. By now
    `member` has the canonical order; the numbering of the piece is by cell, then by node. */
@@ -438,7 +438,7 @@ static int find_orbits(PyObject *generators, Graph *g, int64_t base)
     return 0;
 }
 
-/* Label one graph, whose `colour`, `loop`, `start` and `arc` are given: `order`, `cell` and, if asked for, orbits. */
+/* Label one graph, whose `colour`, `loop`, `start` and `arc` are given: `order`, `cell` and, on request, orbits. */
 static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *generators, size *result)
 {
     refine(g, rounds);
@@ -474,7 +474,7 @@ static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *gene
     return generators == Py_None ? 0 : find_orbits(generators, g, base);
 }
 
-/* Room for graphs with up to n nodes and so many arcs; 0 without memory. */
+/* Allocate for graphs with up to n nodes and this many arcs; 0 if memory runs out. */
 static int reserve(Graph *g, size n, size arcs)
 {
     size most = n > arcs ? n : arcs;

@@ -1,4 +1,4 @@
-"""Graphs as lists of arcs, for whatever is not dense; several graphs are one with several components."""
+"""Graphs as lists of arcs, for graphs that are not dense. Several graphs form one graph with several components."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Arcs:
     """All ordered pairs of different nodes with an edge in one direction or the other, ``(A,)`` each.
 
     Attributes:
-        source: the node that looks.
-        target: the node it looks at.
+        source: the node that the arc starts from.
+        target: the node that it leads to.
         forth: colour of the edge from source to target, 0 if there is none.
         back: colour of the edge from target to source. The pair is listed the other way round too.
     """
@@ -25,12 +25,12 @@ class Arcs:
     back: Tensor
 
     def select(self, keep: Tensor) -> Arcs:
-        """Those where ``keep`` ``(A,)`` is True."""
+        """The arcs where ``keep`` ``(A,)`` is True."""
         return Arcs(self.source[keep], self.target[keep], self.forth[keep], self.back[keep])
 
     @staticmethod
     def of_dense(edges: Tensor, mask: Tensor | None = None) -> Arcs:
-        """Of a batch ``(B, n, n)``; node ``i`` of graph ``b`` has the number ``b n + i``."""
+        """The arcs of a batch ``(B, n, n)``; node ``i`` of graph ``b`` has the number ``b n + i``."""
         n = edges.shape[-1]
         linked = (edges != 0) | (edges.mT != 0)
         linked.diagonal(dim1=-2, dim2=-1).fill_(False)
@@ -41,7 +41,7 @@ class Arcs:
 
     @staticmethod
     def of_sparse(edge_index: Tensor, edge_colours: Tensor | None, n: int) -> tuple[Arcs, Tensor]:
-        """Of edges ``(2, E)`` with colours ``(E,)`` between ``n`` nodes; and the colours ``(n,)`` of self-loops.
+        """The arcs of edges ``(2, E)`` with colours ``(E,)`` between ``n`` nodes, and colours ``(n,)`` of self-loops.
 
         No edge may be listed twice. One direction alone is an edge in that direction.
         """
@@ -67,7 +67,7 @@ class Arcs:
 
 
 def listed_twice() -> ValueError:
-    """What a list with duplicates gets."""
+    """The error for a list with duplicates."""
     return ValueError(
         "edge_index lists an edge more than once: merge duplicates first, for example with "
         "torch_geometric.utils.coalesce"

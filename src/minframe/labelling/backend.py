@@ -4,11 +4,11 @@ Both know graphs with coloured vertices and plain edges. Colours and directions 
 nauty's manual suggests: each node becomes a path with one vertex per layer, coloured by the node's colour and the
 layer, and an edge whose code has bit ``l`` set joins the vertices of its ends in layer ``l``. Codes up to ``k`` need
 ``ceil(log2(k + 1))`` layers. For arrows there are twice as many, layers where arrows leave and layers where they
-arrive, and an empty one in between, lest an arrow look like a step of a path. The group of the layered graph is that of
-the original, acting on all layers alike, and the order of the vertices in the first layer is a canonical order of the
-nodes.
+arrive, and an empty one in between, so that no arrow looks like a step of a path. The group of the layered graph is
+that of the original, acting on all layers alike, and the order of the vertices in the first layer is a canonical order
+of the nodes.
 
-The canonical form depends on the library and its version, so ``version`` belongs with whatever is trained on it.
+The canonical form depends on the library and its version, so a model that is trained on it should record ``version``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Layered(NamedTuple):
 
 
 def layered(colours: Sequence[int], arcs: Sequence[tuple[int, int, int]]) -> Layered:
-    """Encode a graph with ``arcs`` ``(i, j, code)``, code > 0, those without direction listed in both."""
+    """Encode a graph with ``arcs`` ``(i, j, code)``, code > 0; an undirected edge is listed in both directions."""
     m = len(colours)
     listed = set(arcs)
     arrows = any((j, i, code) not in listed for i, j, code in arcs)
@@ -51,12 +51,12 @@ def layered(colours: Sequence[int], arcs: Sequence[tuple[int, int, int]]) -> Lay
 
 
 class Backend(ABC):
-    """A library. Nodes are numbered from 0; a permutation ``g`` maps node ``i`` to ``g[i]``."""
+    """A labelling library. Nodes are numbered from 0; a permutation ``g`` maps node ``i`` to ``g[i]``."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """Name and version."""
+        """Name and version of the library."""
 
     @abstractmethod
     def label(self, graph: Layered) -> list[int]:
@@ -67,7 +67,7 @@ class Backend(ABC):
         """Generators of the automorphism group."""
 
     def order(self, colours: Sequence[int], arcs: Sequence[tuple[int, int, int]]) -> list[int]:
-        """The nodes in a canonical order: by colour first."""
+        """The nodes in a canonical order, sorted by colour first."""
         m = len(colours)
         nodes = [v for v in self.label(layered(colours, arcs)) if v < m]
         return sorted(nodes, key=colours.__getitem__)
@@ -98,8 +98,8 @@ def _load(module: str) -> Any:
 def lists_vertices(label: Callable[[Layered], Sequence[int]]) -> bool:
     """Whether ``label`` lists vertices by position (True) or positions by vertex (False), found by trying it.
 
-    Libraries differ, and igraph changed sides between two versions. A graph without symmetry, relabelled, has one
-    canonical form if what is returned is read the right way, and several if it is not.
+    Libraries differ, and igraph changed its convention between two versions. All relabellings of a graph without
+    symmetry have one canonical form if the result is read the right way, and several if it is not.
     """
     edges, n = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 3), (5, 6)], 7
     forms: tuple[set[frozenset[frozenset[int]]], set[frozenset[frozenset[int]]]] = (set(), set())
@@ -130,7 +130,7 @@ class Igraph(Backend):
         return f"igraph {self._igraph.__version__} (bliss)"
 
     def _raw(self, graph: Layered) -> list[int]:
-        # Graph, the subclass for users, is three times as slow to build.
+        # The public subclass, Graph, takes three times as long to build.
         return self._igraph.GraphBase(graph.vertices, graph.edges).canonical_permutation(color=graph.colours)
 
     def label(self, graph: Layered) -> list[int]:
@@ -178,19 +178,19 @@ LABELLING_VERSION = 2  # raised whenever refinement or the order of pieces chang
 
 @functools.cache
 def get(name: str = DEFAULT) -> Backend:
-    """The library ``name``, loaded and tried out once."""
+    """The library ``name``, loaded and probed once."""
     if name not in BACKENDS:
         raise ValueError(f"backend must be one of {sorted(BACKENDS)}, got {name!r}")
     return BACKENDS[name]()
 
 
 def backend_version(name: str = DEFAULT) -> str:
-    """Such as ``"igraph 1.0.0 (bliss)"``."""
+    """Name and version of a library, such as ``"igraph 1.0.0 (bliss)"``."""
     return get(name).version
 
 
 def installed_version(name: str = DEFAULT) -> str | None:
-    """What canonical orders depend on: the library, and our own part. ``None`` if the library is not installed."""
+    """The versions that canonical orders depend on: the library's and ours. ``None``: the library is not installed."""
     try:
         return f"{backend_version(name)}, order {LABELLING_VERSION}"
     except ImportError:
@@ -198,6 +198,6 @@ def installed_version(name: str = DEFAULT) -> str | None:
 
 
 def installed_point_version(name: str = DEFAULT) -> str | None:
-    """What canonical orders of points depend on. ``None`` if the library is not installed."""
+    """The versions that canonical orders of points depend on. ``None`` if the library is not installed."""
     version = installed_version(name)
     return None if version is None else f"{version}, points {POINT_ORDER_VERSION}"

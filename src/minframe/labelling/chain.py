@@ -1,9 +1,9 @@
-"""Groups of permutations of any order, from generators: a chain of stabilisers (Schreier and Sims).
+"""Groups of permutations of any size, from generators: a chain of stabilisers (Schreier and Sims).
 
 Choose points ``b_1, ..., b_k``, the *base*, such that only the identity fixes all of them, and let ``G_i`` be the
 subgroup that fixes ``b_1, ..., b_{i-1}``; ``G_1 = G`` and ``G_{k+1}`` is trivial. A *transversal* ``T_i`` holds, for
 each point of the orbit of ``b_i`` under ``G_i``, one element of ``G_i`` that takes ``b_i`` there. It has one element of
-each coset of ``G_{i+1}`` in ``G_i``, so every g is in one and only one way a product
+each coset of ``G_{i+1}`` in ``G_i``, so every g is a product in exactly one way:
 
     g = t_1 t_2 ... t_k,   t_i in T_i.
 
@@ -14,10 +14,10 @@ divided by one ``t_i`` after the other until nothing is left (*sifting*), and fo
 
 a sum over ``|T_1| + ... + |T_k|`` terms, at most n (n + 1) / 2, where the group may have n! elements.
 
-**Construction.** Random products of the generators are sifted; what is left of one, if anything, is a new generator of
-the ``G_i`` where it got stuck. After some twenty have left nothing the chain is complete with all likelihood. This is
-then **proved**. The product of the orbits' lengths never exceeds the order of the group, so nothing is missing if it
-reaches the order, where the caller knows it. Otherwise
+**Construction.** Random products of the generators are sifted. If an element does not sift to the identity, its residue
+is a new generator of the ``G_i`` at which sifting stopped. After some twenty elements without a residue the chain is
+very likely complete. This is then **proved**. The product of the orbits' lengths never exceeds the size of the group,
+so nothing is missing if it reaches that size, where the caller knows it. Otherwise
 
 * the levels from some ``i`` on are complete if their product reaches the number of all permutations that respect the
   orbits of the generators of ``G_i``, which is often so for the symmetric groups within larger ones;
@@ -39,12 +39,12 @@ from torch import Tensor
 from minframe.labelling import orbits as _orbits
 
 Permutation = tuple[int, ...]
-MAX_IDLE_DRAWS = 20  # random elements in a row that add nothing, before a proof is tried
+MAX_IDLE_DRAWS = 20  # consecutive random elements that add nothing, before completeness is proved
 MAX_SIFTED_NUMEL = 1 << 22  # entries of the permutations that are sifted at once
 
 
 def compose(g: Permutation, h: Permutation) -> Permutation:
-    """First ``h``, then ``g``."""
+    """The permutation that applies ``h`` first and then ``g``."""
     return tuple(map(g.__getitem__, h))
 
 
@@ -66,7 +66,7 @@ class _Level:
     inverses: dict[int, Permutation] = field(default_factory=dict)
 
     def start(self, n: int) -> None:
-        """Begin with the identity."""
+        """Start the transversal with the identity."""
         self.transversal[self.point] = self.inverses[self.point] = tuple(range(n))
 
     def extend(self, new: Iterable[Permutation]) -> None:
@@ -75,7 +75,7 @@ class _Level:
         self.generators += new
         if not self.transversal:
             self.start(len(self.generators[0]))
-        # Old points need to be looked at with the new generators only.
+        # Known points need the new generators only.
         queue = [(p, new) for p in self.transversal]
         for p, generators in queue:
             for s in generators:
@@ -86,7 +86,7 @@ class _Level:
                     queue.append((image, self.generators))
 
     def table(self) -> tuple[Tensor, Tensor]:
-        """Where each point is in the orbit, or -1; and the inverse transversal in that order."""
+        """The position of each point in the orbit, or -1; and the inverse transversal in the same order."""
         place = torch.full((len(self.inverses[self.point]),), -1)
         place[list(self.inverses)] = torch.arange(len(self.inverses))
         return place, torch.tensor(list(self.inverses.values()))
@@ -117,8 +117,8 @@ class StabiliserChain:
     Args:
         generators: ``(k, n)``, or a sequence of sequences.
         n: number of points.
-        order: of the group, if it is known for certain; saves the proof.
-        base: points that the base begins with; by default it is whatever the generators suggest.
+        order: the size of the group, if the caller knows it with certainty; no proof is then needed.
+        base: points that the base begins with; by default it is chosen from the generators.
 
     Attributes:
         degree: ``n``.
@@ -153,7 +153,7 @@ class StabiliserChain:
 
     @property
     def base(self) -> list[int]:
-        """Points that only the identity fixes all of."""
+        """Points that only the identity leaves all in place."""
         return [level.point for level in self._levels]
 
     @property
@@ -184,7 +184,7 @@ class StabiliserChain:
         return torch.tensor(g, dtype=torch.int64)
 
     def elements(self) -> Iterator[Permutation]:
-        """All of them, the identity first."""
+        """All elements, the identity first."""
         yield from self._products(self.transversals)
 
     def _products(self, transversals: list[list[Permutation]]) -> Iterator[Permutation]:
@@ -206,7 +206,7 @@ class StabiliserChain:
         return y
 
     def _sift(self, g: Permutation, start: int = 0) -> tuple[int, Permutation]:
-        """What is left of ``g``, and the level where it got stuck."""
+        """The level at which sifting ``g`` stopped, and its residue there."""
         for i, level in enumerate(self._levels[start:], start):
             divisor = level.inverses.get(g[level.point])
             if divisor is None:
@@ -215,7 +215,7 @@ class StabiliserChain:
         return len(self._levels), g
 
     def _add(self, g: Permutation, stuck: int) -> None:
-        """A new generator of all groups below the first, down to where it got stuck."""
+        """Add ``g`` as a generator of all groups below the first, down to the level where sifting stopped."""
         if stuck == len(self._levels):
             point = next(i for i, image in enumerate(g) if image != i)
             self._levels.append(_Level(point, []))
@@ -243,7 +243,7 @@ class StabiliserChain:
                 self._add(g, stuck)
 
     def _missing(self) -> tuple[int, Permutation] | None:
-        """What an element of the group that the chain lacks leaves when sifted; or ``None``, with proof."""
+        """The residue of an element that the chain lacks, with its level; ``None`` if the chain is proved complete."""
         tables = [level.table() for level in self._levels]
         found, complete = 1, len(self._levels)
         for i in reversed(range(len(self._levels))):
@@ -271,7 +271,7 @@ class StabiliserChain:
         return math.prod(math.factorial(size) for size in torch.bincount(numbers).tolist())
 
     def _sift_all(self, g: Tensor, tables: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Those of ``g`` ``(k, n)`` that levels with these tables cannot express."""
+        """The rows of ``g`` ``(k, n)`` that levels with these tables cannot express."""
         whole, rest = g, torch.arange(g.shape[0])
         lost = [rest[:0]]
         for level, (place, inverses) in zip(self._levels[len(self._levels) - len(tables) :], tables, strict=True):

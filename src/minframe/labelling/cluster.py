@@ -25,7 +25,7 @@ def classes_of(values: Tensor, tolerance: Tensor | float) -> Tensor:
 
 
 def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Padding replaced by a value that is there, the smallest, so that it neither bridges a gap nor adds a class."""
+    """``values`` with padding replaced by the smallest real value, which neither bridges a gap nor adds a class."""
     if mask is None or not values.shape[-1]:
         return values
     top = torch.inf if values.is_floating_point() else torch.iinfo(values.dtype).max
@@ -36,8 +36,8 @@ def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
 def cluster(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:
     """Class numbers ``(*batch, m)``, int64, of real ``values`` ``(*batch, m)``.
 
-    Equal numbers get equal classes, whatever ``rtol``; ``rtol = 0`` asks for exactly that. Where ``mask`` is False the
-    value, whatever it is, takes no part, and its class is -1. Not differentiable, as classes jump.
+    Equal numbers get equal classes for every ``rtol``; with ``rtol = 0`` only equal numbers do. A value whose ``mask``
+    is False is ignored, and its class is -1. Not differentiable, as classes jump.
     """
     values = _hide(values.detach(), mask)
     if values.dtype in (torch.float16, torch.bfloat16):
@@ -72,8 +72,8 @@ def cluster_rows(values: Tensor, rtol: float, mask: Tensor | None = None) -> Ten
 def cluster_edges(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:
     """Edge colours ``(*batch, n, n)`` of weights ``(*batch, n, n, c)``: zero, in all channels, is no edge and colour 0.
 
-    Other weights have colours above zero or below it, in lexicographic order. ``mask`` ``(*batch, n)`` is of the nodes;
-    what concerns padding has colour 0.
+    Other weights have colours above zero or below it, in lexicographic order. ``mask`` ``(*batch, n)`` marks the real
+    nodes; pairs that include padding have colour 0.
     """
     rows = values.flatten(-3, -2)
     rows = torch.cat([rows.new_zeros((*rows.shape[:-2], 1, rows.shape[-1])), rows], -2)

@@ -1,8 +1,8 @@
-"""Integers for whatever tells nodes and edges apart: features and weights of any dtype as colours.
+"""Features and weights of any dtype as integer colours of nodes and edges.
 
-Permutations move numbers without changing them, so two numbers are the same if they are equal, and no tolerance is
-needed; ``rtol`` is for floating numbers that were computed or measured, and differ by rounding where they mean the
-same. ``None`` stands for what rounding accounts for.
+Permutations move numbers without changing them, so numbers are compared exactly and no tolerance is needed. ``rtol`` is
+for floating-point numbers that were computed or measured, where equal quantities may differ by rounding. ``None``
+stands for ``EQUAL_EPSILONS`` times the epsilon of the dtype.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 from minframe.checks import data_checks_enabled
 from minframe.labelling.cluster import cluster, cluster_edges, combine
 
-EQUAL_EPSILONS = 32  # of the dtype: what rounding accounts for
-MAX_INTEGER_COLOUR = 1 << 20  # weights that are integers up to this are colours themselves
+EQUAL_EPSILONS = 32  # machine epsilons of the dtype; numbers that differ by less are equal
+MAX_INTEGER_COLOUR = 1 << 20  # integer weights up to this magnitude are used as colours directly
 
 
 def tolerance(x: Tensor, rtol: float | None) -> float:
-    """That of a tensor: integers are compared exactly."""
+    """The relative tolerance for a tensor; zero for integers, which are compared exactly."""
     if not (x.is_floating_point() or x.is_complex()):
         return 0.0
     return EQUAL_EPSILONS * torch.finfo(x.dtype).eps if rtol is None else rtol
@@ -50,7 +50,8 @@ def node_colours(nodes: Sequence[Tensor], rtol: float | None, mask: Tensor | Non
 def edge_colours(edges: Sequence[Tensor], rtol: float | None, mask: Tensor | None = None) -> Tensor:
     """Colours ``(B, m, n)`` of weights ``(B, m, n, ...)``; 0, in all channels, is no edge and has colour 0.
 
-    A sample of small integers in one channel, such as an adjacency matrix, is its own colours. ``mask`` is of nodes.
+    A sample of small integers in one channel, such as an adjacency matrix, is used as it is. ``mask`` ``(B, n)`` marks
+    the real nodes.
     """
     if len(edges) > 1:
         return cluster_edges(torch.stack([edge_colours([x], rtol, mask) for x in edges], -1), 0.0, mask)

@@ -1,9 +1,9 @@
 """The number of automorphisms of graphs: exact, in polynomial time, without a chain of stabilisers.
 
-Put the nodes of a graph in cells that are the *orbits* of its automorphisms. What ``residual`` says of any cells holds
-for these, and more:
+Put the nodes of a graph in cells that are the *orbits* of its automorphisms. The statements of ``residual`` about any
+cells hold for these, and further ones do:
 
-* A loose cell of k nodes can be permuted at will: a factor k!.
+* A loose cell of k nodes can be permuted arbitrarily: a factor k!.
 * A piece is mapped to every piece that has nodes of the same orbit, as an automorphism that takes a node of one to a
   node of the other takes the pieces along. So c pieces with common orbits contribute c! a^c, where a is the number of
   automorphisms of one of them.
@@ -11,13 +11,13 @@ for these, and more:
   leaves the piece in its place, and those of the piece alone are automorphisms of the graph. So the piece is a
   smaller graph whose orbits are known, and the same is done with it. A node that is alone in its orbit there was one
   of several in the graph, and without it the piece falls apart further: trees are counted by this alone.
-* If nothing falls off, the graph is one piece. The automorphisms are then as many as the orbit of a node v is long,
-  times those that fix v (orbit-stabiliser theorem), whose orbits are those of the graph with v in a colour of its own.
+* Otherwise the graph is one piece. The number of automorphisms is then the length of the orbit of a node v, times the
+  number of those that fix v (orbit-stabiliser theorem), whose orbits are those of the graph with v in its own colour.
 
-All graphs of a batch, and all their pieces, are looked at together. Rounds of the first kind are few: a piece that
-stands for c >= 2 is at most half of its graph, and one that is alone in its class does not fall apart again. Rounds of
-the last kind are at most as many as nodes have to be fixed until all others are, which is few in all but graphs that
-fall apart when they are.
+All graphs of a batch, and all their pieces, are processed together. There are few rounds in which pieces separate: a
+piece that represents c >= 2 pieces is at most half of its graph, and one that is alone in its class does not separate
+again. The number of rounds that fix a node is at most the number of nodes that have to be fixed until all others are,
+which is small except for graphs that separate once nodes are fixed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Graphs:
         orbit: ``(M,)`` of each node, below M; no two graphs share one.
         graph: ``(M,)``, the graph of each node, below ``len(copies)``.
         arcs: of all graphs together.
-        copies: of each graph: whose count it belongs to, and to which power.
+        copies: for each graph, the input graph whose count it multiplies, and the power.
     """
 
     orbit: Tensor
@@ -57,9 +57,9 @@ def count_automorphisms(orbit: Tensor, arcs: Arcs, graph: Tensor, count: int, ba
     Args:
         orbit: ``(N,)``, the smallest node of the orbit of each.
         arcs: of all graphs together; loops and colours of nodes are known to the orbits.
-        graph: ``(N,)``, of each node.
-        count: of graphs.
-        backend: the library for what colours do not tell apart.
+        graph: ``(N,)``, the graph of each node.
+        count: number of graphs.
+        backend: the library for nodes that colours do not distinguish.
     """
     result = [1] * count
     left = _Graphs(orbit, graph, arcs, [(k, 1) for k in range(count)])
@@ -70,7 +70,7 @@ def count_automorphisms(orbit: Tensor, arcs: Arcs, graph: Tensor, count: int, ba
 
 
 def _count_loose(graphs: _Graphs, loose: Tensor, result: list[int]) -> None:
-    """Take account of the ``loose`` nodes ``(M,)``."""
+    """Multiply the counts by the factors of the ``loose`` nodes ``(M,)``."""
     cell, size = torch.unique(graphs.orbit[loose], return_counts=True)
     several = size > 1
     owner = graphs.graph.new_zeros(graphs.orbit.shape).index_copy(0, graphs.orbit, graphs.graph)
@@ -80,13 +80,13 @@ def _count_loose(graphs: _Graphs, loose: Tensor, result: list[int]) -> None:
 
 
 def _step(graphs: _Graphs, result: list[int], backend: str) -> _Graphs:
-    """Take account of what falls off, and leave one piece of each class; one node less where nothing does."""
+    """Count the parts that separate and keep one piece of each class; where none does, fix one node."""
     orbit, n = graphs.orbit, graphs.orbit.shape[0]
     source, target, code = rename(graphs.arcs, orbit)
     active = torch.zeros(n, dtype=torch.bool).index_fill(0, orbit[source], True)[orbit]
     _count_loose(graphs, ~active, result)
     piece = components(source, target, n)
-    # The pieces of a class are those with nodes of an orbit; the first of them stands for all.
+    # The pieces of a class are those with nodes of one orbit; the first of them represents all.
     first = torch.full_like(piece, n).scatter_reduce(0, orbit, piece, "amin")[orbit]
     heads = (active & (piece == torch.arange(n))).nonzero().squeeze(-1)
     chosen, number = torch.unique(first[heads], return_counts=True)
@@ -102,19 +102,19 @@ def _step(graphs: _Graphs, result: list[int], backend: str) -> _Graphs:
     arcs, _ = Arcs.of_sparse(torch.stack([place[source[keep]], place[target[keep]]]), code[keep], nodes.shape[0])
     new = _Graphs(_numbered(orbit[nodes]), graph, arcs, copies)
     before = torch.bincount(graphs.graph, minlength=1)[graphs.graph[chosen]]
-    whole = torch.bincount(graph, minlength=chosen.shape[0]) == before  # nothing fell off
+    whole = torch.bincount(graph, minlength=chosen.shape[0]) == before  # nothing separated
     return _fix_nodes(new, whole, result, backend) if bool(whole.any()) else new
 
 
 def _numbered(orbit: Tensor) -> Tensor:
-    """The first node of each orbit, for any numbers of orbits."""
+    """For each node the first node of its orbit; ``orbit`` may hold any numbers."""
     number = torch.unique(orbit, return_inverse=True)[1]
     nodes = torch.arange(orbit.shape[0])
     return torch.full_like(nodes, orbit.shape[0]).scatter_reduce(0, number, nodes, "amin")[number]
 
 
 def _fix_nodes(graphs: _Graphs, chosen: Tensor, result: list[int], backend: str) -> _Graphs:
-    """Of each ``chosen`` graph, those automorphisms that fix one node of a longest orbit."""
+    """Reduce each ``chosen`` graph to the automorphisms that fix one node of a longest orbit."""
     n = graphs.orbit.shape[0]
     length = torch.bincount(graphs.orbit, minlength=n)[graphs.orbit]
     longest = torch.zeros(len(graphs.copies), dtype=torch.int64).scatter_reduce(0, graphs.graph, length, "amax")

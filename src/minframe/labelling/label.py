@@ -1,11 +1,11 @@
 """Canonical order and automorphisms of graphs, for a batch.
 
-Colours are refined for the batch at once (``refine``). Of samples where ties remain, what is tied is cut into pieces
-(``residual``), and a library (``backend``) is asked about those that are not rigid; large ones with coloured edges,
-such as clouds, are tried without it (``search``). ``pieces`` puts the answers together.
+Colours are refined for the whole batch at once (``refine``). Where ties remain, the tied nodes are divided into pieces
+(``residual``), and a library (``backend``) labels those that are not rigid; large ones with coloured edges, such as
+clouds, are first tried without it (``search``). ``pieces`` combines the results.
 
-Every step is a function of the graph up to isomorphism, so isomorphic graphs come out the same, bit by bit, whatever
-else is in the batch.
+Every step is a function of the graph up to isomorphism, so isomorphic graphs have bitwise equal results, independent of
+the rest of the batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minframe.labelling.pieces import Assembled, Moves
 from minframe.labelling.refine import is_discrete, refine, refine_sparse
 from minframe.labelling.residual import residual
 
-MAX_SPARSE_ROUNDS = 64  # of refinement before a library takes over
+MAX_SPARSE_ROUNDS = 64  # rounds of refinement before a library takes over
 
 
 def _matrix(moves: Moves, n: int) -> tuple[Tensor, Tensor]:
@@ -43,13 +43,13 @@ def _matrix(moves: Moves, n: int) -> tuple[Tensor, Tensor]:
 class Labelling:
     """Canonical orders of a batch of ``B`` graphs with ``n`` nodes each, padding included; results are on the CPU.
 
-    What the automorphism groups are is found when it is asked for.
+    The automorphism groups are computed on demand.
 
     Args:
         colours: of the nodes, ``(B, n)``, as ``refine`` takes them.
         edges: ``(B, n, n)``, likewise.
         mask: ``(B, n)``, likewise.
-        backend: the library to ask.
+        backend: the labelling library.
 
     Attributes:
         order: ``(B, n)``, the node at each canonical position; padding comes last.
@@ -70,17 +70,17 @@ class Labelling:
 
     @cached_property
     def _tied(self) -> Tensor:
-        """The graphs that refinement does not settle."""
+        """The graphs that refinement leaves with ties."""
         return (~is_discrete(self.colours, self._graph[2])).nonzero().squeeze(-1)
 
     @cached_property
     def _pieces(self) -> Assembled | None:
-        """Those graphs, put together from their pieces."""
+        """The tied graphs, assembled from their pieces."""
         tied, (_, edges, mask) = self._tied, self._graph
         if not tied.shape[0]:
             return None
         local, n = self.colours[tied], self.colours.shape[-1]
-        if mask is not None:  # padding is tied with nothing
+        if mask is not None:  # padding takes no part in ties
             mask = mask[tied]
             local = torch.where(mask, local, local + (~mask).cumsum(-1) - 1)
         cell = (local + n * torch.arange(tied.shape[0]).unsqueeze(-1)).flatten()
@@ -193,7 +193,7 @@ def label(
         colours: of the nodes, ``(*batch, n)``, int64, any numbers.
         edges: colours of the ordered pairs, ``(*batch, n, n)``, int64, 0 for no edge; the diagonal has self-loops.
         mask: ``(*batch, n)``, True for real nodes.
-        backend: ``"igraph"`` or ``"pynauty"``; needed only if ties remain that the edges do not explain away.
+        backend: ``"igraph"`` or ``"pynauty"``; needed only if ties remain that the edges do not resolve.
 
     Returns:
         The order ``(*batch, n)``: the node at each canonical position, padding last. For each sample (the batch
@@ -224,7 +224,7 @@ def label_sparse(
     Args:
         colours: of the nodes, ``(N,)``, int64.
         edge_index: ``(2, E)``, no edge twice; undirected edges in both directions.
-        edge_colours: ``(E,)``, int64, 0 is as good as no edge; by default all 1.
+        edge_colours: ``(E,)``, int64, 0 for no edge; by default all 1.
         batch: the graph of each node, ``(N,)``.
         backend: as for ``label``.
     """
@@ -232,7 +232,7 @@ def label_sparse(
 
 
 def label_arcs(colours: Tensor, arcs: Arcs, batch: Tensor, backend: str, cells: Tensor | None = None) -> Assembled:
-    """The same for arcs; ``colours`` tell what loops nodes have. ``cells``: from refinement, if they are known."""
+    """``label_sparse`` for arcs; ``colours`` include self-loops. ``cells``: from refinement, if already computed."""
     sizes = torch.bincount(batch)
     first = (sizes.cumsum(0) - sizes)[batch]
     cells = refine_sparse(colours, arcs, batch, rounds=MAX_SPARSE_ROUNDS) if cells is None else cells

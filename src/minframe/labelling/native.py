@@ -1,8 +1,9 @@
-"""Labelling in C, graph by graph: what a batch of small graphs costs in PyTorch is the number of calls.
+"""Labelling in C, graph by graph: in PyTorch the cost of a batch of small graphs is the number of calls.
 
 Refinement, pieces, their order and the orbits are those of ``refine``, ``residual`` and ``pieces``, and so are the
-canonical forms. A library is asked only about pieces that are not rigid, as there, and its answers are remembered.
-Built on installation where there is a C compiler; without it all is the same, and small graphs take longer.
+canonical forms. As there, a library is called only for pieces that are not rigid, and its results are cached. The
+extension is built on installation where there is a C compiler; without it results are the same, and small graphs
+slower.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from minframe.labelling.parallel import Move, workers
 from minframe.labelling.pieces import generators_of, order_of
-from minframe.labelling.residual import Kind
+from minframe.labelling.residual import Pattern
 from minframe.tracing import is_plain
 
 try:
@@ -26,7 +27,7 @@ except ImportError:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Leave everything to PyTorch in here, to compare the two."""
+    """Use PyTorch alone inside this context, to compare the two implementations."""
     global _graphs
     saved, _graphs = _graphs, None  # type: ignore[assignment]
     try:
@@ -36,12 +37,12 @@ def disabled() -> Iterator[None]:
 
 
 def serves(colours: Tensor) -> bool:
-    """Whether graphs with these colours are labelled here: they can be read from memory, by this process alone."""
+    """Whether graphs with these colours are labelled in C: they are in memory, and no worker processes are set."""
     return _graphs is not None and colours.is_cpu and workers() == 1 and is_plain(colours)
 
 
 class Library:
-    """Answers of a library about pieces that are not rigid, each asked for once."""
+    """Cached results of a library for pieces that are not rigid."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -51,16 +52,16 @@ class Library:
         """The nodes of a piece in canonical order."""
         key = colours, arcs, base
         if key not in self._orders:
-            self._orders[key] = order_of(_kind(*key), self._backend)
+            self._orders[key] = order_of(_pattern(*key), self._backend)
         return self._orders[key]
 
     def generators(self, colours: bytes, arcs: bytes, base: int) -> list[Move]:
-        """Generators of its automorphism group."""
-        return generators_of(_kind(colours, arcs, base), self._backend)
+        """Generators of the automorphism group of a piece."""
+        return generators_of(_pattern(colours, arcs, base), self._backend)
 
 
-def _kind(colours: bytes, arcs: bytes, base: int) -> Kind:
-    return Kind(tuple(memoryview(colours).cast("q")), tuple(memoryview(arcs).cast("q")), base)
+def _pattern(colours: bytes, arcs: bytes, base: int) -> Pattern:
+    return Pattern(tuple(memoryview(colours).cast("q")), tuple(memoryview(arcs).cast("q")), base)
 
 
 def _at(x: Tensor | None) -> int:
@@ -70,7 +71,7 @@ def _at(x: Tensor | None) -> int:
 def label_dense(
     colours: Tensor, edges: Tensor, mask: Tensor | None, library: Library, orbits: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The canonical order, the refined colours and, if asked for, the orbits ``(B, n)``; see ``label.labelling``."""
+    """The canonical order, the refined colours and, on request, the orbits ``(B, n)``; see ``label.labelling``."""
     colours, edges = colours.contiguous(), edges.contiguous()
     mask = None if mask is None else mask.contiguous()
     order, cells = torch.empty_like(colours), torch.empty_like(colours)
@@ -92,7 +93,7 @@ def label_sparse(
     library: Library,
     orbits: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None] | None:
-    """The same for listed graphs, ``(N,)`` each; ``None`` if an edge is listed twice. See ``label.label_sparse``."""
+    """``label_dense`` for listed graphs, ``(N,)``; ``None`` if an edge is listed twice. See ``label.label_sparse``."""
     colours = colours.contiguous()
     source, target = (x.contiguous() for x in edge_index)
     edges, batch = (None if x is None else x.contiguous() for x in (edges, batch))

@@ -1,8 +1,8 @@
-"""Several processes that ask a labelling library about many graphs.
+"""Several processes that call a labelling library for many graphs.
 
 Libraries hold the interpreter's lock, so threads do not help; and sending a small graph to another process takes longer
-than labelling it here. So by default there is one process, and more are asked for by ``set_workers``; even then they
-are given only what is worth it.
+than labelling it in this one. So one process is the default. ``set_workers`` starts more, which receive only batches
+that are large enough to gain from them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from concurrent.futures import ProcessPoolExecutor
 
 from minframe.labelling import backend as backends
 from minframe.labelling.backend import Backend
-from minframe.labelling.residual import Kind
+from minframe.labelling.residual import Pattern
 
-MIN_ARCS_SENT = 50_000  # of a batch; smaller ones are not worth sending to workers
+MIN_ARCS_SENT = 50_000  # arcs of a batch below which it is not sent to workers
 PORTIONS_PER_WORKER = 4  # more than one, as graphs differ in how long they take
-MAX_REMEMBERED_ARCS = 128  # of a piece whose answer is kept for later
-MAX_REMEMBERED_PIECES = 4096  # whose answers are kept
+MAX_REMEMBERED_ARCS = 128  # arcs of a piece above which its result is not cached
+MAX_REMEMBERED_PIECES = 4096  # pieces whose results are cached
 
 _pool: ProcessPoolExecutor | None = None
 _workers = 1
 
 
-Move = tuple[list[int], list[int]]  # of a permutation: the nodes that move, and where to
+Move = tuple[list[int], list[int]]  # a permutation as the nodes that it moves, and their images
 Answer = list[int] | list[Move]
 
 
 def set_workers(count: int) -> None:
-    """Let ``count`` processes label the graphs of a batch; 1, the default, means this one.
+    """Let ``count`` processes label the graphs of a batch; 1, the default, uses this process alone.
 
-    It pays for batches of graphs that colour refinement leaves largely undecided, with hundreds of edges each. Results
-    do not depend on it. Processes are started when they are first needed, by importing the main module anew: as for the
-    workers of a data loader, a script is to do its work under ``if __name__ == "__main__":``.
+    Several processes are faster for batches of graphs with hundreds of edges each that colour refinement leaves largely
+    undecided. Results do not depend on the number. Processes are started when they are first needed and import the main
+    module: as for the workers of a data loader, put the work of a script under ``if __name__ == "__main__":``.
 
     >>> import minframe as mf
     >>> mf.graph.set_workers(1)
@@ -50,37 +50,37 @@ def set_workers(count: int) -> None:
 
 
 def workers() -> int:
-    """How many there are to be."""
+    """The number of processes that ``set_workers`` asked for."""
     return _workers
 
 
-def worth_sending(kinds: Sequence[Kind]) -> bool:
-    """Whether workers are to be asked. They have none themselves, and neither have those of a data loader."""
-    many = _workers > 1 and len(kinds) > 1 and sum(len(kind.arcs) for kind in kinds) >= MIN_ARCS_SENT
+def worth_sending(patterns: Sequence[Pattern]) -> bool:
+    """Whether to send these pieces to workers. Workers, and those of a data loader, have none of their own."""
+    many = _workers > 1 and len(patterns) > 1 and sum(len(pattern.arcs) for pattern in patterns) >= MIN_ARCS_SENT
     return many and not multiprocessing.current_process().daemon
 
 
-def ask_orders(backend: str, kinds: Sequence[Kind]) -> list[list[int]]:
-    """The nodes of each piece in the canonical order of a library."""
-    return _ask(backend, kinds, "order")  # type: ignore[return-value]
+def ask_orders(backend: str, patterns: Sequence[Pattern]) -> list[list[int]]:
+    """The nodes of each piece in the canonical order that a library finds."""
+    return _ask(backend, patterns, "order")  # type: ignore[return-value]
 
 
-def ask_generators(backend: str, kinds: Sequence[Kind]) -> list[list[Move]]:
+def ask_generators(backend: str, patterns: Sequence[Pattern]) -> list[list[Move]]:
     """Generators of the automorphism group of each piece, from a library."""
-    return _ask(backend, kinds, "generators")  # type: ignore[return-value]
+    return _ask(backend, patterns, "generators")  # type: ignore[return-value]
 
 
-def _ask(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
-    return (send if worth_sending(kinds) else _answers)(backend, kinds, question)
+def _ask(backend: str, patterns: Sequence[Pattern], question: str) -> list[Answer]:
+    return (send if worth_sending(patterns) else _answers)(backend, patterns, question)
 
 
-def send(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
-    """The same, by other processes."""
+def send(backend: str, patterns: Sequence[Pattern], question: str) -> list[Answer]:
+    """Let the worker processes answer."""
     global _pool
     if _pool is None:
         _pool = ProcessPoolExecutor(_workers, mp_context=multiprocessing.get_context("spawn"))
-    size = -(-len(kinds) // (_workers * PORTIONS_PER_WORKER))
-    portions = [kinds[i : i + size] for i in range(0, len(kinds), size)]
+    size = -(-len(patterns) // (_workers * PORTIONS_PER_WORKER))
+    portions = [patterns[i : i + size] for i in range(0, len(patterns), size)]
     sent = [
         [(array("q", k.colours).tobytes(), array("q", k.arcs).tobytes(), k.base) for k in part] for part in portions
     ]
@@ -89,28 +89,28 @@ def send(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
 
 
 def _answers_to(backend: str, sent: Sequence[tuple[bytes, bytes, int]], question: str) -> list[Answer]:
-    kinds = [Kind(tuple(array("q", colours)), tuple(array("q", arcs)), base) for colours, arcs, base in sent]
-    return _answers(backend, kinds, question)
+    patterns = [Pattern(tuple(array("q", colours)), tuple(array("q", arcs)), base) for colours, arcs, base in sent]
+    return _answers(backend, patterns, question)
 
 
-def _answers(backend: str, kinds: Sequence[Kind], question: str) -> list[Answer]:
-    if not kinds:  # then no library need be installed
+def _answers(backend: str, patterns: Sequence[Pattern], question: str) -> list[Answer]:
+    if not patterns:  # so that no library needs to be installed
         return []
     library = backends.get(backend)
-    return [(_remembered if len(k.arcs) <= MAX_REMEMBERED_ARCS else _answer)(library, k, question) for k in kinds]
+    return [(_remembered if len(k.arcs) <= MAX_REMEMBERED_ARCS else _answer)(library, k, question) for k in patterns]
 
 
-def _answer(library: Backend, kind: Kind, question: str) -> Answer:
+def _answer(library: Backend, pattern: Pattern, question: str) -> Answer:
     if question == "order":
-        return library.order(kind.colours, kind.triples())
-    return [as_move(g) for g in library.automorphisms(kind.colours, kind.triples())]
+        return library.order(pattern.colours, pattern.triples())
+    return [as_move(g) for g in library.automorphisms(pattern.colours, pattern.triples())]
 
 
 def as_move(g: Sequence[int]) -> Move:
-    """A permutation without what it leaves in its place."""
+    """A permutation reduced to the nodes that it moves."""
     points = [k for k, image in enumerate(g) if k != image]
     return points, [g[k] for k in points]
 
 
-# The next batch has much the same rings and branches.
+# Batches tend to repeat the same small pieces, such as rings and branches.
 _remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_PIECES)(_answer)

@@ -2,7 +2,7 @@
 
 Every round gives two nodes different colours if they had, or if they see different numbers of nodes of some colour
 through edges of some colour. It ends when nothing splits: the partition is then *equitable*. Of a generic graph or
-cloud nothing but single nodes is left, after two or three rounds.
+cloud, two or three rounds leave only classes of a single node.
 
 **Numbering.** The colour of a node is the number of nodes of its sample that come before its class, so that colours
 ``0, ..., n-1`` say that all are told apart, and ``argsort`` of the colours is then the canonical order. Classes are
@@ -22,8 +22,8 @@ graphs, which may be larger, are added in int64.)
 worst case, where two colours of edges have the same ``a``. Then a class is not split that could have been. But ``h`` is
 a function of the multiset, so nodes that an isomorphism maps to each other have equal colours under any circumstances,
 and classes never merge, as a round sorts by the old colour first. Discrete colours are therefore canonical, collision
-or not; and code that relies on less must look at the edges, as ``residual`` does. At worst a library is asked that need
-not have been.
+or not; and code that relies on less must look at the edges, as ``residual`` does. At worst a library is called without
+need.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from torch import Tensor
 
 from minframe.labelling.arcs import Arcs
 
-_MIX = (-4658895280553007687, -7723592293110705685)  # of the finaliser of splitmix64
+_MIX = (-4658895280553007687, -7723592293110705685)  # the factors of the finaliser of splitmix64
 _SEED = -7046029254386353131  # 2^64 over the golden ratio
 _A_BITS, _B_BITS, _KEY_BITS = 24, 14, 40
-_TABLE = 32
-_FEW_PAIRS = 1 << 15  # that are compared one by one in less time than it takes to call a sort
+_MAX_TABLE_COLOURS = 32  # edge colours up to which weights are looked up in a table
+_MAX_COMPARED_PAIRS = 1 << 15  # pairs up to which comparing all of them is faster than sorting
 
 
 def scramble(x: Tensor) -> Tensor:
@@ -55,11 +55,11 @@ def _bits(x: Tensor, start: int, count: int) -> Tensor:
 
 
 def edge_weights(forth: Tensor, back: Tensor) -> Tensor:
-    """``a``: integers, zero where both colours are."""
-    if forth.numel() > 4 * _TABLE**2 and forth.device.type == "cpu":  # on few colours, look the same numbers up
+    """``a``: integers, zero where both colours are zero."""
+    if forth.numel() > 4 * _MAX_TABLE_COLOURS**2 and forth.device.type == "cpu":  # a table gives the same numbers
         low, high = (int(x) for x in forth.aminmax())
         low, high = min(low, 0), max(high, 0)
-        if high - low < _TABLE:
+        if high - low < _MAX_TABLE_COLOURS:
             colour = torch.arange(low, high + 1)
             table = edge_weights(colour.unsqueeze(-1), colour)
             return table.take((forth - low) * colour.shape[0] + back.sub(low))
@@ -82,7 +82,7 @@ def _weights_table(n: int, bits: int, device: torch.device) -> Tensor:
 def _keys(colours: Tensor, seen: Tensor) -> Tensor:
     """Integers that sort by colour, then by what is seen ``(..., 2)``.
 
-    Of a sum of products with odd numbers, which wraps, high bits are a universal hash.
+    The high bits of a wrapping sum of products with odd numbers are a universal hash.
     """
     first, second = seen.unbind(-1)
     return (colours << _KEY_BITS) + _bits(first * _MIX[0] + second * _MIX[1], 23, _KEY_BITS)
@@ -90,7 +90,7 @@ def _keys(colours: Tensor, seen: Tensor) -> Tensor:
 
 def _before(keys: Tensor) -> Tensor:
     """For each entry of ``(*batch, n)`` the number of smaller ones."""
-    if keys.numel() * keys.shape[-1] <= _FEW_PAIRS:
+    if keys.numel() * keys.shape[-1] <= _MAX_COMPARED_PAIRS:
         return (keys.unsqueeze(-1) > keys.unsqueeze(-2)).sum(-1)
     ascending, position = keys.sort(-1)
     start = torch.arange(keys.shape[-1], device=keys.device).repeat(*keys.shape[:-1], 1)
@@ -132,7 +132,7 @@ def refine(colours: Tensor, edges: Tensor, mask: Tensor | None = None) -> Tensor
     Args:
         colours: of the nodes, ``(*batch, n)``, int64, any numbers.
         edges: colours of the ordered pairs, ``(*batch, n, n)``, int64, 0 for no edge; the diagonal has self-loops.
-        mask: ``(*batch, n)``, True for real nodes. All padding gets the number of real nodes for its colour.
+        mask: ``(*batch, n)``, True for real nodes. The colour of padding is the number of real nodes.
     """
     shape, n = colours.shape, colours.shape[-1]
     if n == 0 or colours.numel() == 0:
@@ -149,7 +149,7 @@ def refine(colours: Tensor, edges: Tensor, mask: Tensor | None = None) -> Tensor
     weights.diagonal(dim1=-2, dim2=-1).zero_()
     if mask is not None:
         weights.mul_(mask.unsqueeze(-1) & mask.unsqueeze(-2))
-    # Samples that are finished leave the batch once they are half of it.
+    # Finished samples are removed once they are half of the batch.
     running = torch.ones_like(todo, dtype=torch.bool)
     while True:
         new = refine_step(weights, now)
@@ -170,7 +170,7 @@ def refine_sparse(colours: Tensor, arcs: Arcs, batch: Tensor | None = None, roun
     """The same for graphs given by their arcs: colours ``(N,)`` as of ``refine``, counted within each graph.
 
     Args:
-        colours: of the nodes, ``(N,)``, int64, any numbers; self-loops are to be part of them.
+        colours: of the nodes, ``(N,)``, int64, any numbers; they have to include self-loops.
         arcs: of all graphs together.
         batch: the graph that each node belongs to, ``(N,)``, in any order; ``None``: one graph.
         rounds: stop after this many, as a long path needs half as many as it has nodes. What has been found is then

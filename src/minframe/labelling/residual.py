@@ -1,4 +1,4 @@
-"""What colour refinement leaves to be decided, in pieces.
+"""The part of a graph that colour refinement leaves undecided, divided into pieces.
 
 Take a graph with its nodes in *cells* (any invariant partition), and call the pairs from one cell to another, or within
 one, a *block*. An automorphism maps every block to itself, so the colours of a block may be renamed, each block on its
@@ -7,7 +7,7 @@ colour, or the absence of an edge if some pair has none, becomes 0, and others 1
 the colour itself. The renamed graph has an edge where the colour is not 0. It has far fewer of them:
 
 * A block of a single colour disappears. In an equitable partition this holds for all blocks of a single node.
-* Nodes without edges in cells without edges are interchangeable: whatever permutes such a *loose* cell is an
+* Nodes without edges in cells without edges are interchangeable: every permutation of such a *loose* cell is an
   automorphism, and their order does not matter. In K_64 all nodes are loose.
 * What is left falls into connected components, here called *pieces*. Those of a graph are independent: an automorphism
   moves pieces as a whole, to isomorphic ones, and what it does within a piece is an automorphism of the piece. A graph
@@ -34,13 +34,13 @@ from minframe.labelling.arcs import Arcs, components
 from minframe.labelling.refine import scramble
 
 
-class Kind(NamedTuple):
-    """A connected piece of the renamed graph, wherever it is. Its nodes are numbered in the order of their cells.
+class Pattern(NamedTuple):
+    """A connected piece of the renamed graph, up to its place. Its nodes are numbered in the order of their cells.
 
     Attributes:
         colours: for each node the rank of its cell among those of the piece.
         arcs: ascending numbers ``(i * m + j) * base + code`` for ``m`` nodes.
-        base: above all codes.
+        base: an integer above all codes.
     """
 
     colours: tuple[int, ...]
@@ -69,11 +69,11 @@ class Residual:
     """``P`` pieces with ``M`` nodes together, and which nodes are in one.
 
     Attributes:
-        nodes: ``(M,)``, piece by piece, as numbered in its kind.
+        nodes: ``(M,)``, piece by piece, in the numbering of its pattern.
         start: ``(P,)``, where the nodes of each piece begin.
         number: ``(M,)``, the piece that each belongs to.
-        kind: ``(P,)``, the kind of each piece.
-        kinds: what pieces there are, each once.
+        pattern: ``(P,)``, the number of the pattern of each piece.
+        patterns: the different patterns, each once.
         active: ``(N,)``, whether a node is part of a piece.
         cell: ``(N,)``, as given.
     """
@@ -81,13 +81,13 @@ class Residual:
     nodes: Tensor
     start: Tensor
     number: Tensor
-    kind: Tensor
-    kinds: list[Kind]
+    pattern: Tensor
+    patterns: list[Pattern]
     active: Tensor
     cell: Tensor
 
     def members(self, values: Tensor, chosen: Tensor | None = None) -> list[list[int]]:
-        """Of values ``(M,)`` those of each piece, or of each ``chosen`` ``(P,)`` one."""
+        """The ``values`` ``(M,)`` of each piece, or of each piece that is ``chosen`` ``(P,)``."""
         sizes = torch.bincount(self.number, minlength=self.start.shape[0])
         if chosen is not None:
             values, sizes = values[chosen[self.number]], sizes[chosen]
@@ -114,18 +114,18 @@ def _pairs(first: Tensor, second: Tensor, bound: int) -> tuple[Tensor, int]:
 
 def rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The arcs of the renamed graph: source, target and code, in both directions."""
-    lower = cell[arcs.source] <= cell[arcs.target]  # pairs between cells are looked at from the lower one
+    lower = cell[arcs.source] <= cell[arcs.target]  # pairs between cells are seen from the lower one
     arcs = arcs.select(lower)
     p, q = cell[arcs.source], cell[arcs.target]
     size = torch.bincount(cell, minlength=cell.shape[0])
-    colour, kinds = _pairs(arcs.forth, arcs.back, p.shape[0])
+    colour, patterns = _pairs(arcs.forth, arcs.back, p.shape[0])
     block = p * cell.shape[0] + q
-    if cell.shape[0] ** 2 * kinds >= 2**63:
+    if cell.shape[0] ** 2 * patterns >= 2**63:
         block = torch.unique(block, return_inverse=True)[1]
     # Entries: the colours that occur in a block, ordered by block and colour, and how often each occurs.
-    entry, entry_of, count = torch.unique(block * kinds + colour, return_inverse=True, return_counts=True)
+    entry, entry_of, count = torch.unique(block * patterns + colour, return_inverse=True, return_counts=True)
     entries = count.shape[0]
-    block_of = torch.unique_consecutive(entry // kinds, return_inverse=True)[1]
+    block_of = torch.unique_consecutive(entry // patterns, return_inverse=True)[1]
     capacity = count.new_zeros(entries).index_copy(0, entry_of, size[p] * (size[q] - (p == q).long()))
     blocks = torch.bincount(block_of, minlength=1)
     total = torch.zeros_like(blocks).index_add(0, block_of, count)[block_of]
@@ -145,26 +145,26 @@ def rename(arcs: Arcs, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def split(values: list[int], sizes: list[int]) -> list[list[int]]:
-    """A list in parts of those sizes."""
+    """A list cut into parts of these sizes."""
     return [values[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
 
 
 @functools.lru_cache(maxsize=32)
 def _factors(bits: int) -> Tensor:
-    """Random numbers ``(2^bits,)``, always the same."""
+    """Fixed pseudo-random numbers ``(2^bits,)``."""
     return scramble(torch.arange(1, 2**bits + 1))
 
 
-def _kinds(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, Tensor]:
-    """Which of ``count`` pieces are equal: the kind ``(count,)`` of each, and for each kind its first piece, ascending.
+def _patterns(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, Tensor]:
+    """Which of ``count`` pieces are equal: the pattern ``(count,)`` of each piece, and the first piece of each pattern.
 
     Args:
-        lists: of each piece several lists of integers, which are to agree; one after the other as a tensor ``(L,)``,
-            and the piece ``(L,)`` that each entry belongs to.
-        count: of pieces.
+        lists: the lists of integers by which pieces are compared; the entries of all pieces as a tensor ``(L,)``, and
+            the piece ``(L,)`` that each entry belongs to.
+        count: number of pieces.
 
-    Pieces are of a kind if sums of their entries with random factors agree. That this is no accident is looked at; if
-    it were, every piece would be a kind by itself, which is right too, and only takes longer.
+    Pieces have the same pattern if sums of their entries with random factors agree. The lists themselves are then
+    compared. If they differ, every piece counts as a pattern of its own, which is also correct and only takes longer.
     """
     pieces = torch.arange(count)
     if count < 2:
@@ -177,8 +177,8 @@ def _kinds(lists: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, 
         factors = _factors(int(size.max()).bit_length())[place]
         found = (found * 3 + size).index_add(0, owner, factors * values)
         places.append((size, start, place))
-    names, kind = torch.unique(found, return_inverse=True)
-    other = torch.full_like(names, count).scatter_reduce(0, kind, pieces, "amin")[kind]  # the first piece of the kind
+    names, pattern = torch.unique(found, return_inverse=True)
+    other = torch.full_like(names, count).scatter_reduce(0, pattern, pieces, "amin")[pattern]  # the first of each
     for (values, owner), (size, start, place) in zip(lists, places, strict=True):
         if not torch.equal(size[other], size) or not torch.equal(values[start[other][owner] + place], values):
             return pieces, pieces
@@ -216,15 +216,15 @@ def residual(cell: Tensor, arcs: Arcs) -> Residual:
     owner = number[i]
     base = int(code.max()) + 1
     arc = ((i - start[owner]) * sizes[owner] + j - start[owner]) * base + code
-    kind, first = _kinds([(colours, number), (arc, owner)], sizes.shape[0])
+    pattern, first = _patterns([(colours, number), (arc, owner)], sizes.shape[0])
     degree = torch.bincount(owner, minlength=sizes.shape[0])
     chosen = torch.zeros_like(sizes, dtype=torch.bool).index_fill(0, first, True)
-    kinds = [
-        Kind(tuple(own), tuple(listed), base)
+    patterns = [
+        Pattern(tuple(own), tuple(listed), base)
         for own, listed in zip(
             split(colours[chosen[number]].tolist(), sizes[first].tolist()),
             split(arc[chosen[owner]].tolist(), degree[first].tolist()),
             strict=True,
         )
     ]
-    return Residual(nodes, start, number, kind, kinds, active, cell)
+    return Residual(nodes, start, number, pattern, patterns, active, cell)

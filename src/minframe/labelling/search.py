@@ -1,10 +1,10 @@
-"""Canonical labelling without a library, where one path of the search tree tells everything.
+"""Canonical labelling without a library, where one path of the search tree is sufficient.
 
 Individualisation and refinement: give one node of a tied cell (the smallest, and of those the first) a colour of its
 own, refine, and go on until all nodes are told apart. Each choice gives another leaf, a labelled graph, and the
-canonical form is one of them. There may be as many leaves as the group has elements, and a library prunes them with
-care. But follow one path only, ``v_1, ..., v_k``, and for every other node ``w`` of the cell that ``v_i`` was taken
-from take one path through ``v_1, ..., v_{i-1}, w``. If all these leaves are the same labelled graph as the first, then
+canonical form is one of them. There may be as many leaves as the group has elements, which a library prunes. Instead,
+follow one path only, ``v_1, ..., v_k``, and for every other node ``w`` of the cell that ``v_i`` was taken from, take
+one path through ``v_1, ..., v_{i-1}, w``. If all these leaves are the same labelled graph as the first, then
 
 * mapping the first leaf onto it is an automorphism that fixes ``v_1, ..., v_{i-1}`` and takes ``v_i`` to ``w``; so
   every cell on the path is an orbit of the stabiliser of the nodes chosen before, and, by induction from the end of the
@@ -16,8 +16,8 @@ Conversely, if all leaves are the same the test succeeds, whichever path is take
 cells. Success is therefore itself an invariant, and it is sound to try this first and a library if it fails.
 
 It needs one refinement per node of the cells on the path, all in one product of matrices, instead of layers of vertices
-for the colours of edges. Point clouds are the case in point: three nodes or so fix everything. For the Gram matrix of
-a lattice of 1,000 points it takes a tenth of the time.
+for the colours of edges. It suits point clouds, where about three nodes fix all others. For the Gram matrix of a
+lattice of 1,000 points it takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from torch import Tensor
 from minframe.labelling.arcs import components
 from minframe.labelling.refine import edge_weights, initial, is_discrete, refine_step
 
-MAX_DEPTH = 8  # of the path; symmetry that takes longer to break is a library's business
-MAX_LEAVES = 256
+MAX_DEPTH = 8  # nodes on the path above which a library takes over
+MAX_LEAVES = 256  # leaves that are compared, above which a library takes over
 
 
 def _refine(weights: Tensor, colours: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def _refine(weights: Tensor, colours: Tensor) -> Tensor:
 
 
 def _target(colours: Tensor) -> Tensor:
-    """A smallest cell of more than one node, the first of those, ``(k, m)``; none if discrete."""
+    """The first of the smallest cells with more than one node, ``(k, m)``; empty if all nodes are distinct."""
     m = colours.shape[-1]
     sizes = torch.zeros_like(colours).scatter_add(-1, colours, torch.ones_like(colours))
     rank = torch.where(sizes > 1, sizes * m + torch.arange(m), m * (m + 1))  # of the cell that starts there
@@ -56,7 +56,7 @@ def _single_out(colours: Tensor, cell: Tensor, node: Tensor) -> Tensor:
 
 
 def search(colours: Tensor, codes: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Canonical order ``(m,)`` and generators ``(k, m)`` of a graph, or ``None`` if a library has to be asked.
+    """Canonical order ``(m,)`` and generators ``(k, m)`` of a graph, or ``None`` if a library is needed.
 
     Args:
         colours: of the nodes, ``(m,)``.
@@ -98,7 +98,7 @@ def search(colours: Tensor, codes: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _generators(automorphisms: Tensor, path: list[Tensor]) -> Tensor:
-    """Those that take the node of the path out of its orbit, from the end of the path on: at most log2 |G|."""
+    """The automorphisms that enlarge the orbit of a node of the path, from the end of the path: at most log2 |G|."""
     nodes = torch.arange(automorphisms.shape[-1])
     chosen, orbit = automorphisms[:0], nodes
     levels = torch.split(automorphisms, [cell.shape[0] - 1 for cell in path])

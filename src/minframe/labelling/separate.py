@@ -1,9 +1,9 @@
-"""Nodes told apart by real invariants: cells that are split at gaps.
+"""Nodes distinguished by real invariants: cells that are split at gaps.
 
 Sorting n points by one invariant swaps two of them whenever rounding exceeds their difference, and with n^2 pairs some
-two are always close. So a cell is not sorted but cut, at a large gap somewhere in the middle of it, and its halves are
-cut by the next invariant. Each of about n cuts is safe by the size of a large gap in a small cell, not of the smallest
-gap of all: for 1,000 points this makes a flip by rounding some hundred times as rare.
+two are always close. So a cell is not sorted but cut, at a large gap near its middle, and its halves are cut by the
+next invariant. The safety of each of about n cuts is the size of a large gap in a small cell, not that of the smallest
+gap of all: for 1,000 points this makes a flip by rounding about a hundred times as rare.
 
 Cells are numbered as by ``refine``: by the number of nodes in front. Where every gap is within the tolerance a cell is
 left whole.
@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MAX_POINTS_IN_PAIRS = 64  # points, up to which pairs are few enough to cut at every gap
-GAP_FACTOR = 0.713  # of the largest gap: the first that is as large is taken, so that equal gaps do not matter
+MAX_POINTS_IN_PAIRS = 64  # points up to which pairs are few enough to cut at every gap
+GAP_FACTOR = 0.713  # relative to the largest gap; the first gap above it is taken, so that equal gaps do not matter
 
 
 def _sorted(values: Tensor, cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -31,8 +31,8 @@ def _sorted(values: Tensor, cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
 def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
     """Cut every cell once, where ``values`` ``(B, n)`` allow it, and how far that is from being decided otherwise.
 
-    ``tolerance`` ``(B, 1)``. A cell is cut elsewhere if a gap in front of its cut comes to be large enough, or the one
-    at its cut too small; and it is cut at all if a gap exceeds the tolerance.
+    ``tolerance`` ``(B, 1)``. The cut of a cell moves if a gap in front of it becomes large enough, or if the gap at the
+    cut becomes too small. A cell is cut only if a gap exceeds the tolerance.
     """
     n = cells.shape[-1]
     order, cell, index, gap = _sorted(values, cells)

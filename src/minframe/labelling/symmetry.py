@@ -1,7 +1,7 @@
 """The canonical order of a batch of graphs or sets of rows, and the permutations that leave them as they are.
 
-``order`` is found at once; orbits, orbitals and the sizes of groups only if asked for, as an invariant output never
-does. All tensors have one batch axis, ``(B, n)``; padding comes last in the order and is alone in its orbit.
+``order`` is computed at once; orbits, orbitals and group sizes only on demand, as invariant outputs do not need them.
+All tensors have one batch axis, ``(B, n)``; padding comes last in the order and is alone in its orbit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Symmetry(ABC):
 
     @abstractmethod
     def trivial(self) -> bool:
-        """Whether it is known that nothing can be exchanged."""
+        """Whether the symmetry is known to be trivial."""
 
     @abstractmethod
     def sizes(self) -> list[int]:
@@ -45,7 +45,7 @@ class Symmetry(ABC):
 
 
 class RowSymmetry(Symmetry):
-    """Of rows without edges: they are sorted by their ``classes`` ``(B, n)``, and equal ones may be exchanged."""
+    """The symmetry of rows without edges, sorted by their ``classes`` ``(B, n)``; equal rows may be exchanged."""
 
     def __init__(self, classes: Tensor, mask: Tensor | None = None) -> None:
         self.number = torch.arange(classes.shape[-1], device=classes.device).expand(classes.shape)
@@ -80,7 +80,7 @@ class RowSymmetry(Symmetry):
 
 
 class GraphSymmetry(Symmetry):
-    """Of graphs with colours ``(B, n)`` and ``edges`` ``(B, n, n)``, as ``labelling`` takes them."""
+    """The symmetry of graphs with colours ``(B, n)`` and ``edges`` ``(B, n, n)``, as ``labelling`` takes them."""
 
     def __init__(self, colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> None:
         self._graph = colours, edges, mask, backend

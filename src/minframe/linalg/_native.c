@@ -1,7 +1,7 @@
 /* The loops of qr.py, compiled, for one sample after the other.
 
    What is done, and why, is said in qr.py; the names are the same. Tensors come as the addresses of contiguous float64
-   numbers, if nothing else is said; 0 stands for None. */
+   numbers, unless stated otherwise; 0 stands for None. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -13,7 +13,7 @@ typedef unsigned long long address;
 
 #define POINTER(type, a) ((type *)(uintptr_t)(a))
 
-#define FINITE 1 /* all numbers are */
+#define FINITE 1 /* all numbers are finite */
 #define FULL 2   /* all axes are determined */
 
 /* The rule by which rows are chosen; see native.py. */
@@ -230,7 +230,7 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
         int found = decompose(&s, &rule, special, r2, a_short ? lengths : NULL, w,
                               POINTER(int64_t, a_positions) + b * d, POINTER(double, a_peaks) + b * d, determined,
                               a_several ? POINTER(uint8_t, a_several) + b * d : NULL);
-        double poison = found & FINITE ? 0 : NAN; /* shows in all that the sample gives */
+        double poison = found & FINITE ? 0 : NAN; /* added to all results of the sample */
         flags &= found;
         for (Py_ssize_t k = 0; k < d; k++) {
             for (Py_ssize_t i = 0; i < d; i++)
