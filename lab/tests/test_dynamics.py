@@ -5,15 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from ase.md.verlet import VelocityVerlet
 from torch import Tensor
 from typer.testing import CliRunner
 
+import minframe as mf
+import minframe.ase
+from ase import units
 from minframe_lab.experiments import record
 from minframe_lab.experiments.app import app
 from minframe_lab.experiments.dynamics import data, molecules, potential, verlet
-from minframe_lab.experiments.dynamics.recipe import METHODS, Dynamics, orientation_error, trajectories, with_forces
+from minframe_lab.experiments.dynamics import found as comparison
+from minframe_lab.experiments.dynamics.errors import errors
+from minframe_lab.experiments.dynamics.motion import orientation_error, trajectories
+from minframe_lab.experiments.dynamics.poses import Shown, poses
+from minframe_lab.experiments.dynamics.recipe import METHODS, Dynamics, in_parts
+from minframe_lab.experiments.dynamics.training import with_forces
 from minframe_lab.experiments.run import run
 from minframe_lab.experiments.table import collect, write_table
 
@@ -26,6 +36,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(data, "COUNTS", {"train": 8, "validation": 4, "test": 4})
+        patch.setattr(data, "TRAINED", dict.fromkeys(molecules.NAMES, 8))
         yield
 
 
@@ -39,6 +50,10 @@ def springs(stiffness: float = 30.0) -> verlet.Field:
         return stiffness * (length - 1) ** 2 / 2, torch.stack([-pull, pull], 1)
 
     return field
+
+
+def _force_error(folder: Path) -> float:
+    return float(record.read(folder)["test"]["force_mae"])
 
 
 class TestVerlet:
@@ -80,6 +95,38 @@ class TestVerlet:
         found = verlet.integrate(springs(), x, torch.zeros_like(x), torch.ones_like(x[..., :1]), one, 1000, stop)
         assert len(found.energy) == 101
 
+    def test_a_molecule_that_comes_apart_stops(self) -> None:
+        x = torch.tensor([[[0.0, 0, 0], [1.0, 0, 0]]] * 2, dtype=torch.float64)
+        v = torch.zeros_like(x)
+        v[1, 1, 0] = 1.0  # so fast that nothing holds it
+        one = torch.full((2,), 1.0, dtype=torch.float64)
+        found = verlet.integrate(springs(0.01), x, v, torch.ones_like(x[..., :1]), one, 60)
+        assert found.whole.tolist() == [60, 25]  # at 25 steps of 0.098 it is 3.4 away
+        assert 3.3 < float(found.positions[1, 1, 0] - found.positions[1, 0, 0]) < 3.5  # it rests where it was then
+        assert float(found.energy[:, 0].diff().abs().max()) < 1e-12
+        found = verlet.integrate(springs(0.01), x[1:], v[1:], torch.ones_like(x[1:, :, :1]), one[1:], 1000)
+        assert len(found.energy) == 31  # the look after the last one that found it whole
+
+    def test_a_path_of_no_steps(self) -> None:
+        found = verlet.summary([torch.zeros(1), torch.zeros(1, 3), torch.ones(1, 3)], 0.5)
+        assert found["picoseconds"] == 0
+        assert found["range"] != found["range"]
+
+
+class TestErrors:
+    def test_means_and_spread(self) -> None:
+        torch.manual_seed(0)
+        mask = (molecules.species().sum(-1) > 0).repeat(400, 1)
+        force = torch.randn(400 * KINDS, molecules.MAX_ATOMS, 3) * mask.unsqueeze(-1)
+        found = errors(torch.ones(400 * KINDS), force, mask)
+        assert found["energy_mae"] == 1
+        assert found["force_mae"] == pytest.approx(float(force[mask].abs().mean()))
+        # The mean of n independent |x| of a normal x has a standard deviation of sqrt((1 - 2 / pi) / n).
+        for name, atoms in zip(molecules.NAMES, (5, 5, 6, 9), strict=True):
+            expected = ((1 - 2 / torch.pi) / (400 * 3 * atoms)) ** 0.5
+            assert found[f"force_mae_{name}_spread"] == pytest.approx(expected, rel=0.4)
+        assert found["force_mae_spread"] < found["force_mae_methane_spread"]
+
 
 class TestData:
     def test_forces_are_those_of_the_energy(self) -> None:
@@ -103,6 +150,15 @@ class TestData:
         assert float(force[~mask].abs().max()) == 0
         first = data.load("validation", KINDS)
         assert torch.equal(first[0], pos[:KINDS])
+
+    @pytest.mark.parametrize("name", molecules.NAMES)
+    def test_kinds_of_atoms(self, name: str) -> None:
+        atoms, roles = molecules.atoms(name), molecules.ROLES[name]
+        heavy = atoms.numbers > 1
+        bonded = (atoms.get_all_distances() < 1.95) & (heavy[:, None] | heavy) & ~np.eye(len(atoms), dtype=bool)
+        around = [tuple(sorted(roles[j] for j in np.flatnonzero(row))) for row in bonded]
+        seen = set(zip(roles, atoms.symbols, around, strict=True))
+        assert len(seen) == len(set(roles))  # atoms of one kind are of one element, and bonded to the same kinds
 
     def test_the_four_kinds(self) -> None:
         flat = potential.relaxed("ethylene").positions
@@ -129,6 +185,14 @@ class TestFrames:
         there, back = (with_forces(model, (pos + s * h * way, species.double(), mask))[0] for s in (1, -1))
         torch.testing.assert_close((back - there) / (2 * h), (force * way).sum((-2, -1)), atol=1e-7, rtol=1e-5)
 
+    def test_an_interrupt_ends_all_paths(self) -> None:
+        def stop(_: int) -> None:
+            raise KeyboardInterrupt
+
+        found = trajectories(Dynamics(method="minimal").model().double().eval(), 0.5, stop)["paths"]
+        assert max(path["picoseconds"] for path in found.values()) == 0.05
+        assert all(path["apart"] == (path["picoseconds"] < 0.05) for path in found.values())
+
     def test_smooth_conserves_and_hard_jumps(self) -> None:
         jumps = {}
         for method in ("minimal", "smooth"):
@@ -140,17 +204,92 @@ class TestFrames:
             assert max(path["angular_relative"] for path in found["paths"].values()) < 1e-11
         assert jumps["minimal"] > 10 * jumps["smooth"]
 
-    def test_training_starts_in_hard_frames(self) -> None:
+    @pytest.mark.parametrize("method", ["minimal", "pca", "smooth"])
+    def test_poses_computed_once_give_the_same(self, method: str) -> None:
+        model = Dynamics(method=method).model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        shown = Shown(model.backbone, poses(model, batch), batch[1], batch[2])
+        index = torch.tensor([5, 2, 11, 2])
+        energy, force = shown(index)
+        wanted = with_forces(model, tuple(x[index] for x in batch))
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-12, rtol=0)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-10, rtol=0)
+
+    def test_drawn_poses_have_the_energy_and_force_of_all_in_the_mean(self) -> None:
+        model = Dynamics(method="smooth").model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        found = poses(model, batch)
+        shown = Shown(model.backbone, found, batch[1], batch[2], draw=True)
+        energy, force = torch.zeros(1, dtype=torch.float64), torch.zeros_like(batch[0][:1])
+        for k in range(int(shown.first[1])):  # every pose of the first molecule, by its weight
+            one, weight, terms = shown._parts(torch.tensor([0]), torch.tensor([k]), torch.tensor([0]))
+            energy = energy + found.weight[k] * weight * one
+            force = force - found.weight[k] * sum(terms)
+        assert int(shown.first[1]) > 1
+        wanted = with_forces(model, tuple(x[:1] for x in batch))
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-12, rtol=0)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-10, rtol=0)
+        picked = torch.stack([shown.pick(torch.tensor([0]))[0] for _ in range(2000)])
+        share = torch.bincount(picked.flatten(), minlength=int(shown.first[1])) / 2000
+        torch.testing.assert_close(share.double(), found.weight[: int(shown.first[1])], atol=0.05, rtol=0)
+
+    def test_parts_of_forces_add_up(self) -> None:
+        model = Dynamics(method="minimal").model().double().eval()
+        batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
+        parts = Shown(model.backbone, poses(model, batch), batch[1], batch[2]).parts(torch.arange(len(batch[0])))
+        assert parts["weights"] == 0  # one pose, whose weight is one
+        assert parts["turning"] > 0
+        whole = float(in_parts(model, batch)[1][batch[2]].abs().mean())
+        assert abs(parts["backbone"] - parts["turning"]) <= whole <= parts["backbone"] + parts["turning"]
+
+    @pytest.mark.parametrize("method", ["smooth", "drawn"])
+    def test_training_starts_in_hard_frames(self, method: str) -> None:
+        train = data.load("train")
         torch.manual_seed(0)
-        warm, hard = Dynamics(method="smooth").model(), Dynamics(method="minimal").model()
-        hard.load_state_dict(
-            {k.removeprefix("smooth."): v for k, v in warm.state_dict().items() if k != "calls"}, False
+        experiment = Dynamics(method=method, warm=0.5)
+        model = experiment.model()
+        part, batch = experiment.trained(model, train)
+        assert set(part.state_dict()) == {*model.state_dict(), "calls"}
+        hard = Dynamics(method="minimal").model()
+        hard.load_state_dict(model.state_dict())
+        energy, force = part(batch[0])
+        wanted = with_forces(hard, train)
+        torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(force.detach(), wanted[1], atol=1e-3, rtol=1e-3)
+        part.calls.fill_(part.steps)
+        assert not torch.allclose(part(batch[0])[1].detach(), wanted[1], atol=1e-3, rtol=1e-3)
+
+    def test_the_calculator_of_ase_moves_the_same_way(self) -> None:
+        """``minframe.ase`` and ASE's integrator against the laboratory's."""
+        torch.manual_seed(0)
+        model = Dynamics(method="smooth").model().double().eval().requires_grad_(False)
+        atoms = potential.started("CHFClBr")
+        kinds = molecules.species()[molecules.NAMES.index("CHFClBr"), : len(atoms)]
+
+        def energy(z: Tensor, batch: Tensor, pos: Tensor) -> Tensor:
+            count = len(z) // len(atoms)
+            shape = (count, len(atoms))
+            real = torch.ones(shape, dtype=torch.bool)
+            return model.backbone(pos.view(*shape, 3), kinds.expand(count, -1, -1), real)
+
+        x, v = (torch.tensor(y)[None].clone() for y in (atoms.positions, atoms.get_velocities()))
+        whole = torch.ones(1, len(atoms), dtype=torch.bool)
+        mine = verlet.integrate(
+            lambda y: with_forces(model, (y, kinds[None], whole)),
+            x,
+            v,
+            torch.tensor(atoms.get_masses())[None, :, None],
+            torch.tensor([0.5], dtype=torch.float64),
+            40,
         )
-        pos, species, mask, _, _ = data.load("validation")
-        early = warm.train()(pos, species, mask)
-        torch.testing.assert_close(early, hard(pos, species, mask=mask))
-        assert int(warm.calls) == 1
-        assert not torch.allclose(warm.eval()(pos, species, mask), early)
+        atoms.calc = mf.ase.Calculator(energy, group=mf.SE(3), frames=model.frames)
+        energies = [atoms.get_total_energy()]
+        motion = VelocityVerlet(atoms, 0.5 * units.fs)
+        for _ in range(40):
+            motion.run(1)
+            energies.append(atoms.get_total_energy())
+        torch.testing.assert_close(torch.tensor(energies), mine.energy[:, 0], atol=1e-11, rtol=0)
+        torch.testing.assert_close(torch.tensor(atoms.positions), mine.positions[0], atol=1e-11, rtol=0)
 
 
 class TestRuns:
@@ -168,28 +307,30 @@ class TestRuns:
 
     @pytest.mark.slow
     def test_table(self, tmp_path: Path) -> None:
-        results = tmp_path / "results"
-        for method in ("smooth", "plain"):
+        results, page = tmp_path / "lab" / "results", tmp_path / "docs" / "dynamics.md"
+        page.parent.mkdir()
+        page.write_text(f"before\n{comparison.BEGIN}\nold\n{comparison.END}\nafter\n")
+        for method in ("smooth", "minimal", "plain"):
             experiment = Dynamics(method=method, picoseconds=0.1)
             run(experiment, tmp_path / f"dynamics-{method}-0", limit=8)
             collect(tmp_path / f"dynamics-{method}-0", results)
-        done = CliRunner().invoke(
-            app,
-            [
-                "dynamics",
-                "--method",
-                "potential",
-                "--picoseconds",
-                "0.1",
-                "--output",
-                str(results / "dynamics-potential-0"),
-            ],
-        )
+        folder = str(results / "dynamics-potential-0")
+        words = ["dynamics", "--method", "potential", "--picoseconds", "0.1", "--output", folder]
+        done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
         text = write_table(results).read_text()
         assert "the potential itself | 0.1 |" in text
-        assert "no frame, random rotations | 24 |" in text
+        assert "no frame, random rotations | 32 |" in text
         assert (results / "dynamics.png").stat().st_size > 1000
+        written = page.read_text()
+        assert written.startswith("before\n")
+        assert written.endswith("after\n")
+        assert "old" not in written
+        ratio = _force_error(results / "dynamics-smooth-0") / _force_error(results / "dynamics-minimal-0")
+        assert f"{ratio:.2f}" in written
+        again = page.read_text()
+        write_table(results)
+        assert page.read_text() == again
 
     def test_unknown_method(self) -> None:
         done = CliRunner().invoke(app, ["dynamics", "--method", "sharp"])

@@ -241,6 +241,17 @@ def test_weights_add_up_and_nothing_is_near_a_decision() -> None:
     torch.testing.assert_close(y, x, rtol=0, atol=1e-12)
 
 
+def test_the_margin_of_general_groups_is_that_of_the_rank() -> None:
+    """Smooth frames of GL jump where the rank changes, and nowhere else: the margin says so."""
+    x = normal(1, 6, 3)
+    thin = [x * torch.tensor([1.0, 1.0, t], dtype=x.dtype) for t in (1.0, 1e-12, 1e-15)]
+    generic, thick, near = (float(frame_of(mf.GL(3), y).margin) for y in thin)
+    assert generic == torch.inf
+    assert thick < 1e-11
+    assert near < 1e-14
+    assert float(frame_of(mf.O(3), thin[2]).margin) == torch.inf
+
+
 def test_model_frame_shows_poses_and_weights() -> None:
     x = torch.stack([normal(8, 3), clouds.cube()])
     model = mf.Invariant(outputs_of(network(), "scalar"), mf.SO(3), frames=SMOOTH).eval()

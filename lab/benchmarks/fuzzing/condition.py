@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from fuzzing.cases import MAX_RAPIDITY
-from fuzzing.trial import EPS, Trial
+from fuzzing.trial import EPS, Move, Trial
 
 FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
+MOVED = math.exp(2 * MAX_RAPIDITY["float64"])  # units of its own rounding that a boosted input is off by, at most
 
 
 def condition(trial: Trial, x: Tensor) -> Tensor:
@@ -75,15 +76,23 @@ def offset(x: Tensor) -> Tensor:
     return ratio.nan_to_num(nan=1.0, posinf=1e300).clamp(1.0, 1e300)
 
 
-def carried(trial: Trial) -> float:
-    """Units of its own rounding that an input is off by where it was moved.
+def edge_units(trial: Trial, move: Move, x: Tensor, z: Tensor, units: float) -> Tensor:
+    """Units of rounding within which a decision about ``x`` or its image ``z = g x`` is at the edge, ``(b,)``.
 
-    A product ``z = g x`` in double precision is off by ``eps |g| |x| <= eps |g| |g^-1| |z|``, and a boost of rapidity r
-    has norms of ``e^r``: what counts as rounding has to allow for that, and where it ends a decision is at the edge. In
+    ``units``, but for boosts in double precision. What counts as null or as rounding has to allow there for inputs that
+    were moved: the product is off by ``eps |g| |x|``, which are ``|g| |x| / |z|`` units of z, up to ``e^2r`` for a
+    rapidity r along a jet. So thresholds stand at ``MOVED`` units, of the observer. By how much the element at hand
+    carries an input across them is the larger of that ratio and of its like for the way back, ``|g^-1| |z| / |x|``. In
     single precision elements act in double precision, and the product is rounded once.
     """
-    indefinite = trial.chosen.case.space.q > 0 and trial.key.dtype == "float64"
-    return math.exp(2 * MAX_RAPIDITY["float64"]) if indefinite else 1.0
+    if move.g is None or not trial.chosen.case.space.q or trial.key.dtype != "float64":
+        return torch.full((len(x),), float(units), dtype=torch.float64)
+    assert trial.chosen.linear is not None
+    matrix = trial.chosen.linear.parts(move.g)[0]
+    norm = torch.linalg.matrix_norm(matrix, 2)  # of an isometry that of its inverse, too
+    ratio = (x.abs().amax((1, 2)) / z.abs().amax((1, 2)).clamp_min(1e-300)).clamp(1e-300, 1e300)
+    across = (norm * torch.maximum(ratio, 1 / ratio)).clamp_min(1.0)
+    return (MOVED * across).clamp_max(units * MOVED)
 
 
 def null_loss(trial: Trial, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ An error above the bound is one of
   random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the
   answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
-  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``carried``), and so many do.
+  ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``edge_units``), and so many do.
   There have to be such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a
   threshold at a number that small integers hit.
 * a *violation*: anything else.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, carried, fading, identity_loss, margin_unit, null_loss, rounding_loss
+from fuzzing.condition import FADE, edge_units, fading, identity_loss, margin_unit, null_loss, rounding_loss
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -54,7 +54,7 @@ class Verdict:
         return len(self.wrong)
 
 
-def rounding(trial: Trial, x: Tensor, units: float, whole: bool = False) -> Tensor:
+def rounding(trial: Trial, x: Tensor, units: float | Tensor, whole: bool = False) -> Tensor:
     """The cloud with noise of so many units of rounding: of each row, or of the cloud where rows are translated.
 
     ``whole``: of the cloud in any case, as backward stable arithmetic has it.
@@ -62,12 +62,13 @@ def rounding(trial: Trial, x: Tensor, units: float, whole: bool = False) -> Tens
     size = x.abs().amax(-1, keepdim=True)
     if trial.chosen.case.affine or whole:
         size = size.amax(-2, keepdim=True)
+    units = units if isinstance(units, float | int) else units[:, None, None]
     signs = torch.randint(0, 2, x.shape, generator=trial.generator, dtype=torch.int8) * 2 - 1
     return x + units * EPS[trial.key.dtype] * size * signs
 
 
 def response(
-    trial: Trial, x: Tensor, base: Answer, units: float, directions: int = DIRECTIONS, whole: bool = False
+    trial: Trial, x: Tensor, base: Answer, units: float | Tensor, directions: int = DIRECTIONS, whole: bool = False
 ) -> Tensor:
     """How far that noise moves the answer, ``(b,)``: the largest over a few directions."""
     found = []
@@ -186,10 +187,12 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     unit = torch.maximum(*(response(trial, *side, 1) for side in (here, there)))
     margin = torch.minimum(trial.margin(here[0]), trial.margin(there[0]))
     edge = unit >= JUMP * wrong.clamp_max(1.0)
-    near = margin <= MARGIN * carried(trial) * margin_unit(trial, here[0], there[0])
+    units = edge_units(trial, move.take(suspects), here[0], there[0], MARGIN)
+    near = margin <= units * margin_unit(trial, here[0], there[0])
     asked = (near & ~edge).nonzero()[:, 0]
     if len(asked):
-        edge[asked] = _shaken(trial, [(x[asked], select(a, asked)) for x, a in (here, there)], wrong[asked])
+        sides = [(x[asked], select(a, asked)) for x, a in (here, there)]
+        edge[asked] = _shaken(trial, sides, wrong[asked], units[asked])
     verdict.edges += int(edge.sum())
     verdict.margin = max(verdict.margin, _max(margin))
     bad = ~edge
@@ -199,15 +202,15 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     _violation(verdict, full, suspects[bad], f"{name}: {'/'.join(sorted(set(which)))}")
 
 
-def _shaken(trial: Trial, sides: list[tuple[Tensor, Answer]], wrong: Tensor) -> Tensor:
+def _shaken(trial: Trial, sides: list[tuple[Tensor, Answer]], wrong: Tensor, most: Tensor) -> Tensor:
     """Whether rounding within the margin does move the answer by as much as the error, ``(b,)``.
 
-    A margin of zero, as of all ties, is no excuse by itself. If a decision is within ``MARGIN`` units of flipping, as
-    much noise flips it in one of a few directions.
+    A margin of zero, as of all ties, is no excuse by itself. If a decision is within ``most`` units ``(b,)`` of
+    flipping, as much noise flips it in one of a few directions.
     """
     moved = torch.zeros(len(wrong), dtype=torch.bool)
     for turn in range(TRIES):
-        for units in sorted({1, MARGIN, MARGIN * carried(trial)}):  # the last is what a moved input is off by
+        for units in (1, MARGIN) if bool((most <= MARGIN).all()) else (1, MARGIN, most):
             for side in sides:
                 moved |= response(trial, *side, units, 1, whole=turn % 2 == 0) >= JUMP * wrong.clamp_max(1.0)
         if moved.all():

@@ -13,12 +13,15 @@ rows are then exactly so, and the share is that of clouds without noise.
 
 Elements of GL change how thin a cloud is, and whether it is flat is measured against rounding (``linalg/whiten.py``),
 which they leave as it is. So of clouds whose thickness is within ``REACH`` of that nothing is asked but that rounding
-within the margin moves the answer as well. For an indefinite form it is ``eps^(3/4)`` that is compared with.
+within the margin moves the answer as well. For an indefinite form it is ``eps^(3/4)`` that is compared with; and of
+particles the squares of masses and openings, ``10^-2k``, are compared with the rounding that counts as null, which is
+``MOVED`` units in double precision (``fuzzing/condition.py``) and which boosts carry them across.
 """
 
 from __future__ import annotations
 
 from fuzzing.cases import CASES
+from fuzzing.condition import MOVED
 from fuzzing.solids import solids
 from fuzzing.trial import EPS, Key
 
@@ -30,6 +33,7 @@ INDEFINITE_REACH = 100.0
 EXACT = 99  # the level without noise
 BELOW_EQUAL = 10.0  # times: noise smaller than what is equal by this is none
 EQUAL_UP_TO_NOISE = (*solids(3), *solids(2), "duplicated", "mirrored", "shell", "equal-singular-values")
+PARTICLES = ("jet", "mixed-jet", "light-particle")
 WITHOUT_NOISE = ("integers", "random-graph")  # whose levels are something else
 
 
@@ -41,6 +45,10 @@ def allowed(key: Key) -> float:
     threshold, reach = (eps**0.75, INDEFINITE_REACH) if case.space.q else (RANK_UNITS * eps, REACH)
     if not case.compact and 1 / reach < 10.0**-key.level / threshold < reach:
         return 1.0
+    if case.space.q and key.structure in PARTICLES:
+        null = eps * (MOVED if key.dtype == "float64" else 1.0)
+        if 1 / INDEFINITE_REACH < 10.0 ** (-2 * key.level) / null < INDEFINITE_REACH:
+            return 1.0
     if case.compact and key.structure in EQUAL_UP_TO_NOISE and 10.0**-key.level * BELOW_EQUAL < eps**0.75:
         return MAX_SHARE
     power = 2 if case.space.q or key.structure == "mixed-scales" else 1

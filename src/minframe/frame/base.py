@@ -54,7 +54,7 @@ class Frame(ABC):
     @property
     @abstractmethod
     def size(self) -> Size:
-        """Number of elements of the frame: a Python integer, or ``inf`` where the stabiliser is continuous.
+        """The number of elements as a Python integer, or ``inf`` where the stabiliser is continuous.
 
         For a batch, nested lists of them in the shape of the batch axes. Permutations are counted exactly, however many
         there are.

@@ -41,9 +41,11 @@ class WeightedFrame(Frame):
         chunk: the largest number of poses that a backbone is shown at once; ``None``: all.
         samples: the number of poses per sample that ``drawn`` takes; ``None``: all.
         uniform: source of random numbers.
+        rank_margin: ``(*batch,)``, how far the rank is from changing, if outputs jump there.
     """
 
     group: ActsLinearly
+    _rank_margin: Tensor | None = None
     keeps_scalars = False
     keeps_rows = False
 
@@ -61,8 +63,10 @@ class WeightedFrame(Frame):
         chunk: int | None = None,
         samples: int | None = None,
         uniform: Uniform | None = None,
+        rank_margin: Tensor | None = None,
     ) -> None:
         self._begin(group, cloud, sample, weights, chunk, samples, uniform)
+        self._rank_margin = rank_margin
         self.stabiliser = stabiliser
         shift = None if cloud.origin is None else cloud.origin.reshape(-1, cloud.origin.shape[-1])[sample]
         self.elements = LinearFrame(
@@ -128,7 +132,9 @@ class WeightedFrame(Frame):
 
     @property
     def margin(self) -> Tensor:
-        """Infinite: nothing is decided, so nothing can flip."""
+        """Infinite: nothing is decided, so nothing can flip; but for the rank, where outputs jump with it (GL, SL)."""
+        if self._rank_margin is not None:
+            return self._rank_margin.reshape(self.layout.batch_shape)
         return torch.full(self.layout.batch_shape, torch.inf, dtype=torch.float64, device=self.sample.device)
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:

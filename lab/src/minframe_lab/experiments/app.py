@@ -129,7 +129,7 @@ def dynamics(
     sharpness: Annotated[float, typer.Option(min=6, help="Of smooth frames.")] = 16.0,
     warm: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a training in smooth frames that hard ones begin.")
-    ] = 0.6,
+    ] = 0.75,
     picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
 ) -> None:
     """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""

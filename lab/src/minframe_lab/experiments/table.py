@@ -10,6 +10,7 @@ from typing import Any
 
 from minframe_lab.experiments import paper, record
 from minframe_lab.experiments.contribution import contribution
+from minframe_lab.experiments.dynamics import found as moving_found
 from minframe_lab.experiments.dynamics import plots as moving_plots
 from minframe_lab.experiments.dynamics import table as moving
 from minframe_lab.experiments.is2re import table as slabs
@@ -73,6 +74,10 @@ def write_table(results: Path) -> Path:
     path.write_text("\n".join(_page(records)))
     if dynamics := [r for r in records if r["experiment"] == "dynamics"]:
         moving_plots.energies(dynamics, results / "dynamics.png")
+        page = results.resolve().parents[1] / "docs" / "dynamics.md"
+        if page.exists():
+            shutil.copy(results / "dynamics.png", page.with_suffix(".png"))
+            moving_found.write(dynamics, page)
     if jets := [r for r in records if r["experiment"] == "toptag"]:
         tagging.figures(jets, results)
     return path

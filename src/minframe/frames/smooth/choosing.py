@@ -36,6 +36,7 @@ class Elements:
     stabiliser: Stabiliser
     own_inverse: Tensor | None = None
     own_columns: Columns | None = None
+    rank_margin: Tensor | None = None
 
 
 Relative = Callable[[Poses], Tensor]

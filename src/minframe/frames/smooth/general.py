@@ -32,4 +32,4 @@ def general(linear: GL, cloud: Cloud, rule: Rule) -> Elements:
         factors = linear.volume_factors(torch.linalg.det(matrix), determined)
         matrix, back = matrix * factors.unsqueeze(-2), back / factors.unsqueeze(-1)
     matrix, back = (poisoned(m, poison, found.sample) for m in (matrix, back))
-    return Elements(found.sample, found.weight, matrix, back, SpanStabiliser(determined))
+    return Elements(found.sample, found.weight, matrix, back, SpanStabiliser(determined), rank_margin=white.margin)

@@ -174,4 +174,5 @@ class Smooth(Method):
             self.chunk,
             self.samples,
             self._uniform,
+            found.rank_margin,
         )

@@ -11,33 +11,42 @@ from minframe_lab.experiments.cache import cached
 from minframe_lab.experiments.dynamics import molecules
 from minframe_lab.experiments.experiment import Advance, Batch
 
-COUNTS = {
-    "train": 1600,
-    "validation": 150,
-    "test": 200,
-}  # snapshots of each molecule; every split has a path of its own
+STRIDE = 12.0  # fs from one snapshot to the next
+COUNTS = {"train": 4000, "validation": 200, "test": 400}  # snapshots; every split has a path of its own
+TRAINED = {"methane": 1500, "CHFClBr": 1500, "ethylene": 1500, "ethanol": 4000}  # flexible molecules need more
 
 
-def generate(split: str, count: int, advance: Advance = lambda _: None) -> tuple[Tensor, ...]:
-    """Positions, energies and forces ``(4, count, ...)``, padded to one number of atoms."""
+def generate(name: str, split: str, count: int) -> tuple[Tensor, ...]:
+    """Positions, energies and forces of one molecule, ``(count, ...)``, padded to one number of atoms."""
     from minframe_lab.experiments.dynamics import potential
 
-    parts = []
-    for number, name in enumerate(molecules.NAMES):
-        made = potential.sample(name, count, seed=10 * list(COUNTS).index(split) + number)
-        parts.append((molecules.padded(made.positions), torch.tensor(made.energies), molecules.padded(made.forces)))
-        advance(count)
-    positions, energies, forces = (torch.stack(x) for x in zip(*parts, strict=True))
-    return positions, energies, forces
+    seed = 10 * list(COUNTS).index(split) + molecules.NAMES.index(name)
+    made = potential.sample(name, count, seed, STRIDE)
+    return molecules.padded(made.positions), torch.tensor(made.energies), molecules.padded(made.forces)
 
 
 def load(split: str, limit: int | None = None, advance: Advance = lambda _: None) -> Batch:
-    """Positions, elements, mask, energies and forces in float32, the molecules in turn; ``limit``: of all samples."""
-    count = COUNTS[split] if limit is None else min(COUNTS[split], max(1, limit // len(molecules.NAMES)))
-    total = count * len(molecules.NAMES)
-    stored = cached(f"dynamics-{split}-{count}", total, lambda told: generate(split, count, told), advance)
-    positions, energies, forces = (x.transpose(0, 1).flatten(0, 1).float() for x in stored)
-    species = molecules.species().float().repeat(count, 1, 1)
+    """Positions, kinds of atoms, mask, energies and forces in float32; ``limit``: of all samples.
+
+    For validation and test there are equally many snapshots of all molecules, which take turns.
+    """
+    share = COUNTS[split] if limit is None else max(1, limit // len(molecules.NAMES))
+    parts = []
+    for name, kinds in zip(molecules.NAMES, molecules.species().float(), strict=True):
+        count = min(share, TRAINED[name] if split == "train" else COUNTS[split])
+
+        def made(told: Advance, name: str = name, count: int = count) -> tuple[Tensor, ...]:
+            found = generate(name, split, count)
+            told(count)
+            return found
+
+        found = cached(f"dynamics-{split}-{name}-{STRIDE:g}fs-{count}", count, made, advance)
+        positions, energies, forces = (x.float() for x in found)
+        parts.append((positions, kinds.expand(count, -1, -1), energies, forces))
+    if split == "train":
+        positions, species, energies, forces = (torch.cat(x) for x in zip(*parts, strict=True))
+    else:
+        positions, species, energies, forces = (torch.stack(x, 1).flatten(0, 1) for x in zip(*parts, strict=True))
     return positions, species, species.sum(-1) > 0, energies, forces
 
 

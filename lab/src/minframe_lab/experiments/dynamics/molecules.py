@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 NAMES = ("methane", "CHFClBr", "ethylene", "ethanol")
 KINDS = {"methane": "symmetric", "CHFClBr": "chiral", "ethylene": "planar", "ethanol": "flexible"}
-ELEMENTS = ("H", "C", "O", "F", "Cl", "Br")
+# Kinds of atoms: those with equal letters are bonded to the same others.
+ROLES = {"methane": "abbbb", "CHFClBr": "abcde", "ethylene": "abccdd", "ethanol": "abcdeefff"}
+KINDS_OF_ATOMS = tuple((name, role) for name, roles in ROLES.items() for role in sorted(set(roles)))
 MAX_ATOMS = 9
 
 
@@ -37,9 +39,9 @@ def padded(rows: Any) -> Tensor:
 
 
 def species() -> Tensor:
-    """The element of each atom of each molecule, ``(4, MAX_ATOMS, 6)``, one-hot; zero for padding."""
+    """The kind of each atom of each molecule, ``(4, MAX_ATOMS, 17)``, one-hot; zero for padding."""
     return torch.stack(
-        [padded([[float(e == symbol) for e in ELEMENTS] for symbol in atoms(name).symbols]) for name in NAMES]
+        [padded([[float((name, role) == kind) for kind in KINDS_OF_ATOMS] for role in ROLES[name]]) for name in NAMES]
     )
 
 

@@ -23,7 +23,7 @@ def energies(records: list[dict[str, Any]], path: Path) -> None:
         figure = Figure(figsize=(8.4, 4.8), layout="constrained")
         for axes, name in zip(np.ravel(figure.subplots(2, 2)), NAMES, strict=True):
             for method, colour in COLOURS.items():
-                for r in (r for r in records if r["configuration"]["method"] == method):
+                for r in _longest(records, method):
                     energy = np.array(r["measured"]["energy"][name], dtype=float)
                     time = np.linspace(0, r["measured"]["paths"][name]["picoseconds"], len(energy))
                     style = "--" if method == "potential" else "-"
@@ -32,3 +32,12 @@ def energies(records: list[dict[str, Any]], path: Path) -> None:
             axes.set(title=f"{name} ({KINDS[name]})", xlabel="ps", ylabel="total energy, eV")
         axes.legend(fontsize=7)
         figure.savefig(path, dpi=100)
+
+
+def _longest(records: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
+    """Of the runs of a method the one with the longest path, the gentlest and the first seed; none without a run."""
+    found = [r for r in records if r["configuration"]["method"] == method]
+    found.sort(
+        key=lambda r: (-r["configuration"]["picoseconds"], r["configuration"]["sharpness"], r["configuration"]["seed"])
+    )
+    return found[:1]

@@ -23,7 +23,6 @@ Array = NDArray[np.float64]
 SAMPLING_KELVIN = 500.0
 SAMPLING_STEP = 1.0  # fs
 FRICTION = 0.02  # per fs
-STRIDE = 6  # steps from one sample to the next
 BURN_IN = 200  # steps
 START_KELVIN = 600.0  # of the velocities at the minimum; half of it is left once they are shared with displacements
 START_SEED = 7
@@ -66,8 +65,8 @@ class Samples:
     forces: Array
 
 
-def sample(name: str, count: int, seed: int) -> Samples:
-    """Snapshots of a molecule in a heat bath, where it does not drift away but does turn."""
+def sample(name: str, count: int, seed: int, stride: float) -> Samples:
+    """Snapshots of a molecule in a heat bath every ``stride`` fs; it does not drift away but does turn."""
     found = relaxed(name)
     lowest = found.get_potential_energy()
     rng = np.random.default_rng(seed)
@@ -83,7 +82,7 @@ def sample(name: str, count: int, seed: int) -> Samples:
     bath.run(BURN_IN)
     rows = []
     for _ in range(count):
-        bath.run(STRIDE)
+        bath.run(round(stride / SAMPLING_STEP))
         centred = found.positions - found.positions.mean(0)
         rows.append((centred, found.get_potential_energy() - lowest, found.get_forces()))
     positions, energies, forces = (np.array(x) for x in zip(*rows, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -13,15 +13,17 @@ from torch import Tensor, nn
 
 import minframe as mf
 from minframe_lab.experiments import record
-from minframe_lab.experiments.dynamics import data, molecules, verlet
-from minframe_lab.experiments.dynamics.backbone import SetTransformer
+from minframe_lab.experiments.dynamics import data, molecules
+from minframe_lab.experiments.dynamics.backbone import PairNetwork
+from minframe_lab.experiments.dynamics.errors import errors
+from minframe_lab.experiments.dynamics.motion import of_the_potential, trajectories
+from minframe_lab.experiments.dynamics.poses import Shown, centred, poses
+from minframe_lab.experiments.dynamics.training import Posed, Turned, with_forces
 from minframe_lab.experiments.experiment import Advance, Batch, Experiment, Recipe
 
 METHODS = ("minimal", "pca", "smooth", "drawn", "plain")
+SMOOTH = ("smooth", "drawn")
 TYPES = {"pos": "point", "species": "node"}
-STEPS = (0.5, 0.25)  # fs
-ORIENTATIONS = 115
-SHOWN = 250  # points of a path that are kept
 
 
 class Centred(nn.Module):
@@ -32,42 +34,7 @@ class Centred(nn.Module):
         self.backbone = backbone
 
     def forward(self, pos: Tensor, species: Tensor, mask: Tensor) -> Tensor:
-        real = mask.unsqueeze(-1)
-        centre = (pos * real).sum(-2, keepdim=True) / real.sum(-2, keepdim=True)
-        return cast(Tensor, self.backbone((pos - centre) * real, species, mask))
-
-
-class WarmedUp(nn.Module):
-    """A model in smooth frames, whose backbone is trained in hard frames first.
-
-    The force in smooth frames has a term ``sum_k grad w_k f(pose k)``. It is small where the backbone gives all poses
-    of a molecule the same energy, and noise where it knows nothing yet. In the first ``steps`` steps of the training it
-    is spared this, and sees one pose of each sample.
-    """
-
-    calls: Tensor
-
-    def __init__(self, smooth: mf.Invariant, hard: mf.Invariant, steps: int) -> None:
-        super().__init__()
-        self.smooth = smooth
-        self.hard = [hard]  # in a list, so that the backbone that they share is found once
-        self.steps = steps
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, pos: Tensor, species: Tensor, mask: Tensor) -> Tensor:
-        if self.training and int(self.calls) < self.steps:
-            self.calls += 1
-            return cast(Tensor, self.hard[0](pos, species, mask=mask))
-        return cast(Tensor, self.smooth(pos, species, mask=mask))
-
-
-def with_forces(model: Callable[..., Tensor], batch: Batch, training: bool = False) -> tuple[Tensor, Tensor]:
-    """Energies ``(B,)`` of positions, elements and mask, and forces ``(B, n, 3)``, less the gradient."""
-    with torch.enable_grad():
-        pos = batch[0].detach().requires_grad_()
-        energy = model(pos, batch[1], mask=batch[2])
-        (gradient,) = torch.autograd.grad(energy.sum(), pos, create_graph=training)
-    return (energy if training else energy.detach()), -gradient
+        return cast(Tensor, self.backbone(centred(pos, mask), species, mask))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +44,7 @@ class Dynamics(Experiment):
     Attributes:
         sharpness: of smooth frames.
         warm: share of the training in smooth frames that goes on in hard ones, at the beginning.
-        picoseconds: length of the paths. Those at half the step have as many steps, and half the length.
+        picoseconds: length of the paths. Those at half the step have a quarter of it.
     """
 
     name: ClassVar[str] = "dynamics"
@@ -85,11 +52,11 @@ class Dynamics(Experiment):
 
     recipe: Recipe = field(
         default_factory=lambda: Recipe(
-            epochs=24, batch_size=32, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=2, clip=1.0
+            epochs=32, batch_size=64, learning_rate=3e-3, warmup=0.05, ema=0.99, validate_every=8, clip=1.0
         )
     )
     sharpness: float = 16.0
-    warm: float = 0.6
+    warm: float = 0.75
     picoseconds: float = 20.0
 
     def data(
@@ -100,138 +67,87 @@ class Dynamics(Experiment):
         return data.load(split, limit, advance)
 
     def model(self) -> nn.Module:
-        backbone = SetTransformer(len(molecules.ELEMENTS))
-        if self.method == "plain":
-            return Centred(backbone)
+        backbone = PairNetwork(len(molecules.KINDS_OF_ATOMS))
+        return Centred(backbone) if self.method == "plain" else self._wrapped(backbone, self.method)
+
+    def _wrapped(self, backbone: nn.Module, method: str) -> mf.Invariant:
         frames: dict[str, mf.frames.Method] = {
             "minimal": mf.frames.Unordered(),
             "pca": mf.frames.PCA(),
-            # Moments keep poses few in large round clouds; in small molecules they turn fast, and forces suffer.
-            "smooth": mf.frames.Smooth(self.sharpness, moments=False),
-            "drawn": mf.frames.Smooth(self.sharpness, samples=1, moments=False),
+            "smooth": mf.frames.Smooth(self.sharpness),
+            "drawn": mf.frames.Smooth(self.sharpness, samples=1),
         }
+        return mf.Invariant(backbone, mf.SE(3), TYPES, mask="mask", frames=frames[method])
 
-        def wrapped(method: str) -> mf.Invariant:
-            return mf.Invariant(backbone, mf.SE(3), TYPES, mask="mask", frames=frames[method])
-
-        if self.method in ("smooth", "drawn") and self.warm:
-            steps = len(molecules.NAMES) * data.COUNTS["train"] // self.recipe.batch_size * self.recipe.epochs
-            return WarmedUp(wrapped(self.method), wrapped("minimal"), round(self.warm * steps))
-        return wrapped(self.method)
+    def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
+        """A module that takes the numbers of samples, whose poses are computed here, once."""
+        batch = (torch.arange(len(train[0])), *train[2:])
+        if self.method == "plain":
+            return Turned(model, train), batch
+        wrapped = cast(mf.Invariant, model)
+        backbone = cast(nn.Module, wrapped.backbone)
+        draw = self.method in ("drawn", "pca")  # of the poses of PCA frames, which have one weight, one at a time
+        late = Shown(backbone, poses(wrapped, train), train[1], train[2], draw)
+        if self.method not in SMOOTH:
+            return Posed(late, late, 0), batch
+        hard = poses(self._wrapped(backbone, "minimal"), train)
+        steps = (len(train[0]) // self.recipe.batch_size or 1) * self.recipe.epochs
+        return Posed(Shown(backbone, hard, train[1], train[2]), late, round(self.warm * steps)), batch
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        pos, species, mask, energy, force = batch
-        if self.method == "plain":
-            turn = mf.SO(3).random(len(pos), dtype=pos.dtype, device=pos.device)
-            pos, force = pos @ turn.mT, force @ turn.mT
-        found, pull = with_forces(model, (pos, species, mask), training=True)
-        return (pull - force)[mask].square().mean() + (found - energy).square().mean()
+        """Of what ``trained`` returns."""
+        energy, force = model(batch[0])
+        return _loss(energy, force, batch[1:])
 
     def score(self, model: nn.Module, data: Batch) -> float:
         return self.evaluate(model, data)["force_mae"]
 
     def evaluate(self, model: nn.Module, data: Batch) -> dict[str, float]:
         """Mean absolute errors, in eV and eV per angstrom, over all and for each molecule."""
-        parts = [tuple(x[i : i + 200] for x in data) for i in range(0, len(data[0]), 200)]
-        found = [with_forces(model, part) for part in parts]
-        mask = data[2]
-        energy = torch.cat([e for e, _ in found]) - data[3]
-        force = torch.cat([f for _, f in found]) - data[4]
-        result = {"energy_mae": float(energy.abs().mean()), "force_mae": float(force[mask].abs().mean())}
-        for number, name in enumerate(molecules.NAMES):
-            one = slice(number, None, len(molecules.NAMES))
-            result[f"force_mae_{name}"] = float(force[one][mask[one]].abs().mean())
-        return result
+        energy, force = in_parts(model, data)
+        return errors(energy - data[3], force - data[4], data[2])
 
     def measure(self, model: nn.Module, data: Batch) -> dict[str, Any]:
-        """Poses, times, errors under rotations, and paths of all molecules at once with two lengths of steps."""
+        """Poses, times, errors under rotations, what frames contribute, and paths of all molecules."""
         found: dict[str, Any] = {"seconds": _median_seconds(lambda: with_forces(model, tuple(x[:64] for x in data)))}
         few = tuple(x[: self.recipe.batch_size] for x in data)
         model.train()
-        found["seconds_of_training_step"] = _median_seconds(lambda: torch.autograd.backward(self.loss(model, few)))
+        found["seconds_of_training_step"] = _median_seconds(lambda: _step(model, few))
         model.zero_grad()
         model.eval()
-        if self.method in ("smooth", "drawn"):
-            smooth = model.smooth if isinstance(model, WarmedUp) else model
-            found["poses"] = _poses(cast(mf.Invariant, smooth), data)
+        if self.method != "plain":
+            found |= self._of_frames(cast(mf.Invariant, model), data)
         return found | trajectories(model.double(), self.picoseconds)
 
-
-def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
-    """What paths in a learned energy conserve, and its errors under rotations; in float64."""
-    model.requires_grad_(False)  # a step then takes no gradients but those of the positions
-    positions, velocities = data.starts()
-    species = molecules.species()
-    kinds, steps = len(molecules.NAMES), torch.tensor(STEPS, dtype=torch.float64)
-    count, started = round(1000 * picoseconds / STEPS[0]), time.process_time()
-
-    def twice(x: Tensor) -> Tensor:
-        return torch.cat([x] * len(STEPS))
-
-    fixed = (twice(species), twice(species).sum(-1) > 0)
-    paths = verlet.integrate(
-        lambda x: with_forces(model, (x, *fixed)),
-        twice(positions),
-        twice(velocities),
-        twice(molecules.masses()),
-        steps.repeat_interleave(kinds),
-        count,
-        advance,
-    )
-    rows = [(paths.energy[:, i], paths.momentum[:, i], paths.angular[:, i]) for i in range(kinds * len(STEPS))]
-    return {
-        "orientations": orientation_error(model),
-        "seconds_per_step": (time.process_time() - started) / (len(paths.energy) - 1),
-        **described(rows[:kinds], rows[kinds:]),
-    }
+    def _of_frames(self, model: mf.Invariant, data: Batch) -> dict[str, Any]:
+        """Mean poses, parts of the forces, and errors of the same weights in hard frames."""
+        backbone = cast(nn.Module, model.backbone)
+        shown = Shown(backbone, poses(model, data), data[1], data[2])
+        count = torch.bincount(shown.found.sample)
+        kinds = len(molecules.NAMES)
+        hard = in_parts(self._wrapped(backbone, "minimal").eval(), data)
+        return {
+            "poses": {name: float(count[i::kinds].double().mean()) for i, name in enumerate(molecules.NAMES)},
+            "parts_of_forces": shown.parts(torch.arange(len(data[0]))),
+            "in_hard_frames": errors(hard[0] - data[3], hard[1] - data[4], data[2]),
+        }
 
 
-def described(full: Sequence[Batch], half: Sequence[Batch]) -> dict[str, Any]:
-    """What paths ``(steps + 1, ...)`` of each molecule conserve, with the first and the second of ``STEPS``.
-
-    The two are compared over the first quarter of the time of the former.
-    """
-    quarter = (len(full[0][0]) - 1) // 4 + 1
-    found: dict[str, Any] = {"paths": {}, "halved": {}, "energy": {}}
-    for name, long, short in zip(molecules.NAMES, full, half, strict=True):
-        found["paths"][name] = verlet.summary(long, STEPS[0])
-        pair = [verlet.summary([x[:quarter] for x in long], STEPS[0])]
-        pair.append(verlet.summary([x[: 2 * quarter - 1] for x in short], STEPS[1]))
-        found["halved"][name] = {f"{step:g}": values for step, values in zip(STEPS, pair, strict=True)}
-        every = max(1, (len(long[0]) - 1) // SHOWN)
-        found["energy"][name] = [round(float(e), 7) for e in long[0][::every]]
-    return found
+def in_parts(model: nn.Module, data: Batch, size: int = 200) -> tuple[Tensor, Tensor]:
+    """Energies and forces, computed for some samples at a time."""
+    found = [with_forces(model, tuple(x[i : i + size] for x in data)) for i in range(0, len(data[0]), size)]
+    return torch.cat([e for e, _ in found]), torch.cat([f for _, f in found])
 
 
-def of_the_potential(picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
-    """The same of the potential itself, integrated by ASE."""
-    count = round(1000 * picoseconds / STEPS[0])
-    return described(data.reference(STEPS[0], count, advance), data.reference(STEPS[1], count // 2, advance))
+def _loss(energy: Tensor, force: Tensor, batch: Batch) -> Tensor:
+    """Mean squares of what energies and forces differ by from those of a batch of masks, energies and forces."""
+    return (force - batch[2])[batch[0]].square().mean() + (energy - batch[1]).square().mean()
 
 
-def orientation_error(model: nn.Module) -> dict[str, float]:
-    """The range of the energies of each molecule, thermally displaced, in 115 random orientations, in eV; float64."""
-    pos, species, mask, _, _ = (x[: len(molecules.NAMES)] for x in data.load("validation"))
-    generator = torch.Generator().manual_seed(0)
-    turns = mf.SO(3).random(ORIENTATIONS, dtype=torch.float64, generator=generator)
-    found = {}
-    for number, name in enumerate(molecules.NAMES):
-        turned = pos[number].double() @ turns.mT
-        batch = (turned, species[number].double().expand(ORIENTATIONS, -1, -1), mask[number].expand(ORIENTATIONS, -1))
-        with torch.no_grad():
-            energy = model(batch[0], batch[1], mask=batch[2])
-        found[name] = float(energy.max() - energy.min())
-    return found
-
-
-def _poses(model: mf.Invariant, data: Batch) -> dict[str, float]:
-    """Mean number of poses of each molecule in the heat bath."""
-    kinds = len(molecules.NAMES)
-    found = {}
-    for number, name in enumerate(molecules.NAMES):
-        pos, species, mask = (x[number::kinds] for x in data[:3])
-        found[name] = float(cast(Any, model.frame(pos, species, mask=mask)).poses.double().mean())
-    return found
+def _step(model: nn.Module, batch: Batch) -> None:
+    """Gradients of the loss, through the frames."""
+    energy, force = with_forces(model, batch, training=True)
+    torch.autograd.backward(_loss(energy, force, batch[2:]))
 
 
 def _median_seconds(function: Callable[[], object], rounds: int = 7) -> float:

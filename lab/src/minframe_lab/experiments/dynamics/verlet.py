@@ -12,16 +12,28 @@ from minframe_lab.experiments.experiment import Advance
 
 Field = Callable[[Tensor], tuple[Tensor, Tensor]]  # positions (B, n, 3) to energies (B,) and forces (B, n, 3)
 FEMTOSECOND = 0.09822694788464063  # in ASE's unit of time, in which eV = amu angstrom^2 / time^2
-LOST = 100.0  # angstrom in ASE's unit of time: a molecule this fast has come apart, and stays where it is
+APART = 3.5  # angstrom from an atom to its nearest neighbour, at which it has left the molecule
+CHECKED = 5  # steps from one look at that to the next
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Total energies ``(steps + 1, B)``, momenta and angular momenta ``(steps + 1, B, 3)``."""
+    """Total energies ``(steps + 1, B)``, momenta and angular momenta ``(steps + 1, B, 3)``, and the state at the end.
+
+    ``whole`` ``(B,)`` is the number of steps after which each molecule was seen in one piece for the last time. Those
+    that have come apart rest where they were then.
+    """
 
     energy: Tensor
     momentum: Tensor
     angular: Tensor
+    whole: Tensor
+    positions: Tensor
+    velocities: Tensor
+
+    @property
+    def conserved(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.energy, self.momentum, self.angular
 
 
 def integrate(
@@ -32,16 +44,20 @@ def integrate(
     steps: Tensor,
     count: int,
     advance: Advance = lambda _: None,
+    mask: Tensor | None = None,
 ) -> Paths:
-    """``count`` steps of length ``steps`` ``(B,)``, in fs, of molecules ``(B, n, 3)``.
+    """``count`` steps of length ``steps`` ``(B,)``, in fs, of molecules ``(B, n, 3)`` whose atoms are in ``mask``.
 
     x' = x + v h + a h^2 / 2,   v' = v + (a + a') h / 2: symplectic and reversible, so that in a smooth potential the
     energy errs by O(h^2) and does not drift; see Hairer, Lubich and Wanner, Geometric Numerical Integration.
-    An interrupt ends the path where it is.
+    The path ends when all molecules have come apart. An interrupt ends it where it is.
     """
     h = (steps * FEMTOSECOND)[:, None, None]
-    energy, force = field(positions)
+    real = torch.ones_like(positions[..., 0], dtype=torch.bool) if mask is None else mask
+    safe, (energy, force) = positions, field(positions)
     rows = []
+    going = torch.ones_like(steps, dtype=torch.bool)
+    whole = torch.zeros_like(steps, dtype=torch.int64)
 
     def note() -> None:
         momenta = masses * velocities
@@ -51,19 +67,34 @@ def integrate(
 
     note()
     try:
-        for number in range(count):
+        for number in range(1, count + 1):
             velocities = velocities + force / masses * h / 2
-            velocities = torch.where((velocities.abs() < LOST).all(-1).all(-1)[:, None, None], velocities, 0.0)
             positions = positions + velocities * h
             energy, force = field(positions)
             velocities = velocities + force / masses * h / 2
             note()
-            if (number + 1) % 100 == 0:
+            if number % CHECKED == 0 or number == count:
+                going = going & _in_one_piece(positions, real)
+                whole = torch.where(going, number, whole)
+                kept = going[:, None, None]
+                safe = positions = torch.where(kept, positions, safe)
+                velocities, h = torch.where(kept, velocities, 0.0), torch.where(kept, h, 0.0)
+                if not bool(going.any()):
+                    break
+            if number % 100 == 0:
                 advance(100)
     except KeyboardInterrupt:  # a shorter path is worth having, and says how long it is
-        pass
+        whole = torch.where(going, len(rows) - 1, whole)
     table = torch.stack(rows)
-    return Paths(table[..., 0], table[..., 1:4], table[..., 4:])
+    return Paths(table[..., 0], table[..., 1:4], table[..., 4:], whole, positions, velocities)
+
+
+def _in_one_piece(positions: Tensor, real: Tensor) -> Tensor:
+    """Whether every atom has a neighbour within ``APART``."""
+    apart = (positions.unsqueeze(-2) - positions.unsqueeze(-3)).square().sum(-1)
+    alone = ~real[..., None, :] | torch.eye(real.shape[-1], dtype=torch.bool)
+    nearest = apart.masked_fill(alone, torch.inf).amin(-1)
+    return ((nearest < APART**2) | ~real).all(-1)  # NaN is in no piece
 
 
 def summary(path: Sequence[Tensor], step: float) -> dict[str, float]:
@@ -74,11 +105,14 @@ def summary(path: Sequence[Tensor], step: float) -> dict[str, float]:
     ``angular`` are the largest distance from the start, in ASE's units, the latter also over its size at the start.
     """
     energy, momentum, angular = path
+    length = (len(energy) - 1) * step / 1000
+    if len(energy) == 1:  # apart at once: nothing is known
+        energy, momentum, angular = (torch.cat([x, x * torch.nan]) for x in path)
     time = torch.arange(len(energy), dtype=energy.dtype) - (len(energy) - 1) / 2
     slope = (time * energy).sum() / time.square().sum()
     turned = (angular - angular[0]).norm(dim=-1).max()
     return {
-        "picoseconds": (len(energy) - 1) * step / 1000,
+        "picoseconds": length,
         "range": float(energy.max() - energy.min()),
         "deviation": float(energy.std()),
         "drift": float(slope.abs() * (len(energy) - 1)),
