@@ -20,7 +20,7 @@ def canonicalize(
     batch: Tensor | None = None,
     frames: Method = MINIMAL,
 ) -> tuple[Tensor, Frame]:
-    """The one pose that represents ``x`` and everything the group can turn it into, and the frame that leads there.
+    """The canonical pose that represents the orbit of ``x`` under the group, and the frame that leads to it.
 
     >>> import torch, minframe as mf
     >>> x = torch.randn(8, 20, 3, dtype=torch.float64)
@@ -35,7 +35,7 @@ def canonicalize(
         type: ``"point"`` or ``"vector"``.
         mask: ``(*batch, n)``, True for real rows; padding becomes zero.
         batch: ``(N,)``, the sample number of each row.
-        frames: how the group element is chosen; ``mf.frames.Unordered()`` does not look at the order of the rows.
+        frames: how the group element is chosen; ``mf.frames.Unordered()`` ignores the order of the rows.
     """
     if not isinstance(group, Group):
         raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")

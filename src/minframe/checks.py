@@ -1,4 +1,4 @@
-"""Checks of what users pass in; every message names the argument, what was received and what to do.
+"""Checks of user input; every message names the argument, the value received and a remedy.
 
 Shapes and dtypes are known without looking at the data, so those checks are free. Checks that need the data cost a
 device synchronisation; they are skipped while compiling and inside ``with minframe.unchecked():``, where a sample with
@@ -22,7 +22,7 @@ _checked = contextvars.ContextVar("minframe_checked", default=True)
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Skip the checks that read the data (NaN and infinity, empty samples): no device synchronisation in here."""
+    """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation."""
     token = _checked.set(False)
     try:
         yield
@@ -41,7 +41,7 @@ def readable(x: Tensor) -> bool:
 
 
 def all_true(condition: Tensor) -> bool:
-    """Whether it holds for all samples, if that may be read now; else no."""
+    """Whether the condition holds for all samples; False if it may not be read now."""
     return readable(condition) and bool(condition.all())
 
 
@@ -56,7 +56,7 @@ def check_finite(peak: Tensor, name: str) -> None:
 
 
 def check_layout(x: Tensor, name: str) -> None:
-    """A tensor that has its values in memory, one after the other."""
+    """Raise an error unless ``x`` is a strided tensor with values."""
     if x.is_meta:
         raise TypeError(
             f"{name} is on the device 'meta' and has no values, which frames depend on: move it to a real device, or "
@@ -72,7 +72,7 @@ def check_layout(x: Tensor, name: str) -> None:
 
 
 def check_not_mapped(x: Tensor, group: object, name: str) -> None:
-    """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for what looks at values to put rows in order."""
+    """Raise a ``NotImplementedError`` inside ``torch.func.vmap``, for groups that read values to order rows."""
     if not is_compiling() and is_transformed(x) and is_mapped(x):
         raise NotImplementedError(
             f"frames of {group} look at the values of {name}, which torch.vmap does not allow: leave vmap out and "
@@ -85,7 +85,7 @@ def _is_number(x: Tensor, complex: bool) -> bool:
 
 
 def graph_hint(x: object) -> str:
-    """What to do, if ``x`` is a graph of PyTorch Geometric; else nothing. Nothing is imported for it."""
+    """A hint for the message if ``x`` is a graph of PyTorch Geometric, else an empty string; imports nothing."""
     if any(c.__module__.startswith("torch_geometric.") for c in type(x).__mro__):
         return (
             f". A {type(x).__name__} of PyTorch Geometric goes to minframe.pyg.Equivariant or minframe.pyg.Invariant "
@@ -95,7 +95,7 @@ def graph_hint(x: object) -> str:
 
 
 def not_a_tensor(x: object, name: str) -> TypeError:
-    """That something else was received."""
+    """The error for an argument that is not a tensor."""
     hint = graph_hint(x) or ": convert it with torch.as_tensor"
     return TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
 
@@ -136,7 +136,7 @@ def check_core(
 
 
 def check_tensor(x: object, name: str) -> None:
-    """Something that has values to compare."""
+    """Raise an error unless ``x`` is a tensor with values that can be compared."""
     if not isinstance(x, Tensor):
         raise not_a_tensor(x, name)
     check_layout(x, name)

@@ -18,13 +18,13 @@ from minframe.linalg.rows import Precision, Rows
 from minframe.tracing import has_tangent
 from minframe.types import Type
 
-MAX_INPUT_ROUNDING = 1e-3  # relative to the length of an input; where rounding is more, other inputs are preferred
+MAX_INPUT_ROUNDING = 1e-3  # rounding of an input relative to its length, above which other inputs are preferred
 MAX_COORDINATE = 1e150  # coordinates above this have squares that overflow
-LATER_INPUT_FACTOR = 0.83  # on the longest rows of each further input, so that no two inputs tie
+LATER_INPUT_FACTOR = 0.83  # factor on the length of each further input, so that no two inputs tie
 
 
 class Input(NamedTuple):
-    """What determines a frame, or a part of it: a tensor, its type, and its name for messages."""
+    """An input that determines a frame: a tensor, its type, and its name for messages."""
 
     name: str
     x: Tensor
@@ -33,7 +33,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What tells rows apart without being moved by a linear group.
+    """Features that distinguish rows and that a linear group does not move.
 
     Attributes:
         nodes: features of the rows, of any dtype; each begins with the axes of the rows.
@@ -76,11 +76,11 @@ class Relations:
 class Cloud:
     """Typed inputs whose rows are taken together, points before vectors, padding already zero.
 
-    ``origin`` ``(*batch, d)`` is what points are taken relative to; vectors have no origin. ``name`` is for messages.
-    ``relations`` is what else tells rows apart, for groups that reorder them. ``rounding`` is that of the
-    coordinates, if it is not that of their dtype, and ``distance`` ``(*batch, 1)`` how far from the origin they stood
-    when they were rounded, if not where they are. ``longest`` asks for axes along the longest rows, in all samples or
-    in some, ``(*batch,)``; see ``linalg.qr``.
+    Points are relative to ``origin`` ``(*batch, d)``; vectors have no origin. ``name`` is for messages. ``relations``
+    are further features that distinguish rows, for groups that reorder them. ``rounding`` is that of the coordinates,
+    if it differs from that of their dtype, and ``distance`` ``(*batch, 1)`` their distance from the origin when they
+    were rounded, if it has changed since. ``longest`` requests axes along the longest rows, in all samples or in some,
+    ``(*batch,)``; see ``linalg.qr``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -137,7 +137,7 @@ class Cloud:
         return replace(self, inputs=moved, layout=layout)
 
     def tamed(self) -> Cloud:
-        """The same with zeros in samples that have NaN or infinity, if these are not an error anyway."""
+        """The cloud with zeros in samples that have NaN or infinity, where these are not an error."""
         small = [
             readable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
         ]
@@ -184,7 +184,7 @@ class Cloud:
     def _relative(self, x: Tensor) -> Tensor:
         """Points, relative to the origin.
 
-        If it is their mean, it is so up to its rounding: far out, that is what is left of it here.
+        If the origin is their mean, it is rounded; far from zero, this subtracts the remaining mean as well.
         """
         assert self.origin is not None
         y = self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
@@ -213,13 +213,13 @@ class Cloud:
 
     @property
     def tolerance(self) -> float:
-        """What is shorter than this part of the longest row is rounding; see ``linalg.qr``."""
+        """Lengths below this part of the longest row are rounding; see ``linalg.qr``."""
         eps = self.eps
         return max(eps**0.75, 8 * eps)
 
     @property
     def precision(self) -> Precision:
-        """Of the rows, relative to the origin."""
+        """The precision of the rows, relative to the origin."""
         eps = self.eps
         return Precision(eps, self.tolerance, 8 * eps * self.offset(), self.name)
 
@@ -229,7 +229,7 @@ class Cloud:
         return self.origin is not None and all(kind.affine for _, kind in self.inputs)
 
     def offset(self) -> Tensor:
-        """How far from the origin the points stood, ``(*batch, 1)``: what their rounding is relative to."""
+        """The distance of the points from the origin, ``(*batch, 1)``, to which their rounding is relative."""
         if self.distance is not None:
             return self.distance
         if self.origin is None:
@@ -237,12 +237,12 @@ class Cloud:
         return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
 
     def as_rows(self) -> Rows:
-        """What ``linalg`` chooses among, without derivatives.
+        """The rows among which ``linalg`` chooses, without derivatives.
 
-        Of several inputs each is first brought to length one, as each has its own unit. Each also has its own rounding,
-        below which what is left of its rows counts as nothing: points that are all but coincident, far from the origin,
-        do not hide the vectors beside them, and the position of other points does not matter. Only an
-        input that is mostly rounding is made so short that rows of others carry the axes if they can.
+        Each of several inputs is first scaled to length one, as each has its own unit. Each also has its own rounding,
+        below which residuals of its rows count as zero: nearly coincident points far from the origin do not hide the
+        vectors given with them, and the position of other points has no effect. Only an input that is mostly rounding
+        is made so short that rows of others carry the axes if possible.
         """
         eps, tolerance = self.eps, self.tolerance
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
@@ -280,8 +280,8 @@ class Reduction:
     """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
 
     Attributes:
-        cloud: with the origin that is taken.
-        matrix: ``(*batch, d, d)``, what the rows are to be multiplied with; ``None`` is the identity.
+        cloud: the cloud, with its origin.
+        matrix: ``(*batch, d, d)``, the matrix for the rows; ``None`` is the identity.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
     """

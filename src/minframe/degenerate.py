@@ -1,4 +1,4 @@
-"""Named families of clouds on which canonicalisation goes wrong first.
+"""Named families of clouds on which canonicalisation fails most easily.
 
 ``DEGENERATIONS`` turn any cloud ``(*batch, n, d)`` into a degenerate one of the same shape; ``polytopes`` are the
 symmetric solids; ``particles`` are clouds of four-momenta. Tests, benchmarks and ``minframe.testing`` take them from

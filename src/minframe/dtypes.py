@@ -12,5 +12,5 @@ def wide(x: Tensor) -> Tensor:
 
 
 def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """``x`` in that dtype, and contiguous, as users expect of what they are given."""
+    """``x`` in that dtype, and contiguous, as users expect of results."""
     return x.to(dtype, memory_format=torch.contiguous_format).contiguous()

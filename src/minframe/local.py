@@ -1,7 +1,7 @@
 """Local frames: each node of a graph has the frame of its neighbourhood, for layers of message passing.
 
-**A neighbour that comes near.** With a cutoff ``c`` neighbours enter and leave, and must not change anything at once.
-The rows that frames are taken of are then not the vectors ``v`` themselves, but, with ``r = |v|``,
+**Cutoff.** With a cutoff ``c`` neighbours enter and leave, and outputs must not jump when they do. The rows that
+determine frames are then not the vectors ``v`` themselves, but, with ``r = |v|``,
 
     v (1 - r^2 / c^2)^4 / (r^2 + (c / 16)^2)^(1/2),
 
@@ -10,9 +10,9 @@ ones carry the frame. Of points with a uniform density the distances of the near
 furthest, so that fewer of them share the weight: smooth frames of 13 neighbours have 1.1 poses instead of 2.8, both at
 a sharpness of 32.
 
-**Layers.** Between layers numbers of nodes differ by rounding where a symmetry says that they are equal. Smooth and
-minimal frames do not look at them, and are found once for all layers. Unordered ones tell neighbours apart by them, in
-each layer anew, and count as equal what differs by ``eps^(3/4)`` of the largest.
+**Layers.** Between layers, features of nodes that are equal by symmetry differ by rounding. Smooth and minimal frames
+do not depend on them, and are computed once for all layers. Unordered frames distinguish neighbours by them, anew in
+each layer, and treat features as equal that differ by ``eps^(3/4)`` of the largest.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from minframe.signature import Path, Signature
 from minframe.tracing import tree_map
 from minframe.wrap import Equivariant
 
-SMOOTH = Smooth(sharpness=64.0, moments=False)  # distances of nearest neighbours differ enough for it
+SMOOTH = Smooth(sharpness=64.0, moments=False)  # distances of nearest neighbours differ enough for this sharpness
 ENVELOPE_EXPONENT = 4  # the exponent of the envelope
 MIN_DISTANCE = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
-PLAIN = ("node", "scalar")  # types of numbers without coordinates
+UNMOVED_TYPES = ("node", "scalar")  # types of numbers without coordinates
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Neighbourhoods:
 
 @dataclass(frozen=True)
 class _Sent:
-    """What belongs to nodes ``(num_nodes, ...)``, to be taken from the sender of each edge."""
+    """A tensor with an entry for each node, ``(num_nodes, ...)``, to be taken from the sender of each edge."""
 
     x: Tensor
     sender: Tensor
@@ -72,7 +72,7 @@ class _Sent:
 
 @dataclass(frozen=True)
 class _OfEdges:
-    """What belongs to edges, and may have been shown to another layer."""
+    """A tensor with an entry for each edge, whose pose may be known from another layer."""
 
     x: Tensor
     found: Neighbourhoods
@@ -167,12 +167,12 @@ class Local(nn.Module):
             raise ValueError(f"cutoff must be a positive length, got {cutoff!r}")
         allowed = frames.frame_types(group)
         self.of_nodes = "node" in allowed
-        self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in PLAIN]
+        self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in UNMOVED_TYPES]
         types = {name: "node" if kind == "scalar" else kind for name, kind in (self.edges | self.nodes).items()}
         outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
         self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:
-            self.wrapped.frame_on = ()  # rows are, and not the vectors that the backbone is shown
+            self.wrapped.frame_on = ()  # the rows determine the frame, not the vectors that the backbone is shown
 
     def neighbourhoods(self, edge_index: Tensor, num_nodes: int | None = None, **values: Tensor) -> Neighbourhoods:
         """The frames of all neighbourhoods, which any ``Local`` of this group takes in place of ``edge_index``.
@@ -198,7 +198,7 @@ class Local(nn.Module):
             inputs += [
                 Input(name, _alike(x)[edge_index[0]] if name in self.nodes else _alike(x), "node")
                 for name, x in values.items()
-                if (self.edges | self.nodes).get(name) in PLAIN
+                if (self.edges | self.nodes).get(name) in UNMOVED_TYPES
             ]
         cloud = self.group.cloud(inputs, batch=index)
         return Neighbourhoods(edge_index, num_nodes, present, index, self.frames(self.group, cloud))
@@ -236,7 +236,8 @@ class Local(nn.Module):
 def envelope(vectors: Tensor, cutoff: float) -> Tensor:
     """``(1 - r^2 / c^2)^4`` of vectors ``(..., d)``: from one to zero at the cutoff, with three derivatives there.
 
-    Models should multiply messages with it, or with something alike, so that outputs do not jump as neighbours come.
+    Models should multiply messages with it, or with a similar function, so that outputs do not jump as neighbours
+    enter.
     """
     return (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0) ** ENVELOPE_EXPONENT
 
@@ -251,7 +252,7 @@ def _faded(inputs: Sequence[Input], cutoff: float) -> list[Input]:
 
 @torch.no_grad()
 def _alike(x: Tensor) -> Tensor:
-    """Numbers ``(n,)`` of classes of entries that are equal but for rounding, in the order of their values."""
+    """Numbers ``(n,)`` of classes of entries that are equal up to rounding, in the order of their values."""
     if not x.is_floating_point():
         return x
     flat = x.reshape(len(x), -1)

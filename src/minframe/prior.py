@@ -1,12 +1,12 @@
-"""Priors: canonical poses turned to where a backbone was trained.
+"""Priors: canonical poses rotated to the orientation on which a backbone was trained.
 
-A backbone that was trained on upright inputs knows upright inputs. The canonical pose ``c = g^-1 x`` is the same for
+A backbone that was trained on upright inputs expects upright inputs. The canonical pose ``c = g^-1 x`` is the same for
 all poses of ``x``, but it need not be upright. A prior is a function ``R`` of canonical poses whose values are
 matrices; the backbone ``f`` is shown ``R(c) c``, and what it returns is turned back by ``R(c)^-1``.
 
 **It is exact.** ``y = R(c)^-1 f(R(c) c)`` is a function of ``c``, as ``f(c)`` is: the wrapped backbone is another one,
-``f' = R^-1 f R``, and any backbone becomes equivariant. Nothing is asked of ``R``: it may be wrong, untrained, or
-change in training. (Under frames that ignore the order of rows ``R`` must, as the backbone does.)
+``f' = R^-1 f R``, and any backbone becomes equivariant. ``R`` is arbitrary: it may be wrong, untrained, or change in
+training. (Under frames that ignore the order of rows ``R`` must ignore it too, as the backbone does.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Given(nn.Module):
 
 
 class Learned(nn.Module):
-    """A prior that a network decides on: from canonical poses to rotations.
+    """A prior given by a network, from canonical poses to rotations.
 
     >>> import torch, minframe as mf
     >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(30, 9))
@@ -125,7 +125,7 @@ def check_prior(prior: Any, group: Group) -> nn.Module | Callable[..., Any]:
 
 
 def turn(prior: Callable[..., Any], pose: Tensor, layout: Layout, known: dict[str, Any]) -> Turn:
-    """What a prior says about canonical poses; ``known``: mask and batch vector, for priors that accept them."""
+    """The rotations of a prior for canonical poses; ``known``: mask and batch vector, for priors that accept them."""
     signature = Signature.of(prior)
     matrix = wide(prior(pose, **{name: x for name, x in known.items() if signature.accepts_keyword(name)}))
     d = pose.shape[-1]

@@ -1,4 +1,4 @@
-"""Canonical orders depend on a library and its version: a model carries the name of the one it was trained with."""
+"""Canonical orders depend on a library and its version: a model records the one it was trained with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LABELLING = "labelling"  # the entry of a state dict that names the library of c
 
 
 def _mismatch(recorded: str | None, present: str | None) -> str | None:
-    """What to say if a model is about to run with canonical orders other than those it was trained with."""
+    """The message if a model would run with canonical orders other than those it was trained with, else ``None``."""
     if recorded is None or recorded == present:
         return None
     return (
@@ -31,7 +31,7 @@ class RecordsLabelling(nn.Module):
     labelling: str | None
 
     def _present_labelling(self) -> str | None:
-        """That of this installation."""
+        """The labelling of this installation."""
         raise NotImplementedError
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:

@@ -28,7 +28,7 @@ def edge_rows(
     shape = tuple(shape)
     plain, hints = len(shape) >= 2 and shape[-1] == shape[-2], bool(nodes) or mask is not None
     readings = [shape[:-1]] if plain else []
-    # What would not matter is not asked, so that a batch of n graphs is nothing special to torch.export.
+    # Conditions that would not matter are not evaluated, so that torch.export does not specialise a batch of n graphs.
     if len(shape) >= 3 and (hints or len(shape) > 3 or not plain) and shape[-2] == shape[-3]:
         readings.append(shape[:-2])
     if not readings:

@@ -1,8 +1,8 @@
-"""Arguments that have an entry per row and do not say so, under frames that reorder rows or are decided by them.
+"""A check for arguments with an entry per row but no such type, under frames that reorder rows or depend on them.
 
-``S()`` and its products show a backbone the rows in canonical order, so what belongs to them has to be reordered too.
-Frames that ignore row order leave the rows where they are, but decide between rows that look alike, and kinds of atoms
-that they were not told of are missing there. Both would go wrong without a sign, and only on some inputs.
+``S()`` and its products show a backbone the rows in canonical order, so features of rows have to be reordered too.
+Frames that ignore row order leave the rows where they are, but have to decide between rows with equal coordinates, and
+need features such as atomic numbers for that. Both errors would be silent, and affect some inputs only.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def map_typed(function: Callable[[Path, str, Any], Any], types: Any, values: Any
             raise TypeError(f"{where} must be a dict with {list(types)}, as its types say, got {type(values).__name__}")
         if (strict and set(values) != set(types)) or not set(types) <= set(values):
             raise ValueError(f"{where} has the entries {list(values)}, but its types name {list(types)}")
-        changed: MutableMapping[Any, Any] = dict(values)  # which torch.compile knows, other than copy
+        changed: MutableMapping[Any, Any] = dict(values)  # torch.compile supports dict(), but not copy
         if isinstance(values, MutableMapping) and type(values) is not dict:
             changed = copy.copy(values)
         changed.update({k: map_typed(function, t, values[k], (*path, str(k)), strict) for k, t in types.items()})

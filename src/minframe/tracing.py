@@ -1,6 +1,6 @@
-"""Who looks at a tensor besides us: compilers, tracers, transforms and dispatch modes.
+"""Whether a tensor is seen by compilers, tracers, transforms or dispatch modes.
 
-All private names of PyTorch that the library uses stand here, as there is no public way to ask these questions. They
+All private names of PyTorch that the library uses are here, as there is no public equivalent. They
 were last checked with PyTorch 2.13; ``tests/test_tracing.py`` fails where a later version changes one of them.
 """
 
@@ -54,21 +54,21 @@ def has_tangent(x: Tensor) -> bool:
 def is_plain(x: Tensor) -> bool:
     """Whether compiled loops may read ``x`` from memory: no compiler, tracer or transform, and no derivative.
 
-    Nor may a dispatch mode or ``torch.jit.trace`` be active, which are to see every operation. Private:
+    Nor may a dispatch mode or ``torch.jit.trace`` be active, which have to see every operation. Private:
     ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0.
     """
     return not (
         is_compiling()
         or type(x) is not Tensor
         or has_tangent(x)
-        or x.is_neg()  # what is in memory has the other sign
+        or x.is_neg()  # memory holds the opposite sign
         or torch._C._len_torch_dispatch_stack()
         or torch._C._is_tracing()
     )
 
 
 def constant_while_compiling(function: F) -> F:
-    """A decorator: a compiler calls the function, and takes what it returns for a constant.
+    """A decorator: a compiler calls the function, and treats its result as a constant.
 
     It is all that ``torch.compiler.assume_constant_result`` does, which imports the compiler for it: more than a
     second, in every process that imports this library. Since PyTorch 2.0.

@@ -1,7 +1,7 @@
 """How a quantity moves under a group: the types that users write as strings.
 
 A type fixes the trailing *core* axes of a tensor and the representation acting on them. In front of the core stand
-the batch axes and then any further axes (rows, channels), all of which ride along: a ``"vector"`` may have shape
+the batch axes and then any further axes (rows, channels), which are unaffected: a ``"vector"`` may have shape
 ``(*batch, d)`` (one per sample), ``(*batch, n, d)`` (one per row) or ``(*batch, n, c, d)`` (``c`` channels per row).
 """
 
@@ -32,7 +32,7 @@ class Type:
 
 
 SCALAR = Type("scalar", 0)
-CONSTANT = Type("constant", 0)  #: nothing to do with the cloud: neither moved nor reordered, whatever its shape
+CONSTANT = Type("constant", 0)  #: independent of the cloud: neither moved nor reordered, for any shape
 POINT = Type("point", 1, affine=True)
 VECTOR = Type("vector", 1)
 
@@ -55,7 +55,7 @@ NODE = Type("node", 0, nodes=1)
 EDGE = Type("edge", 0, nodes=2)
 EDGE_INDEX = Type("edge_index", 0)
 EDGE_ATTR = Type("edge_attr", 0)
-UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  #: by whatever moves coordinates: not even padding is looked for
+UNTOUCHED = (CONSTANT, EDGE_INDEX, EDGE_ATTR)  #: types that linear groups ignore, without a check for padding
 
 #: Of permutations. A cloud of points is a set of nodes to them.
 PERMUTATION_TYPES: dict[str, Type] = {

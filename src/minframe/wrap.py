@@ -66,7 +66,7 @@ class Equivariant(RecordsLabelling):
             nested dicts and tuples of types). Arguments that it does not name are passed through untouched, as are
             those of type ``"constant"``. Under frames that reorder rows, or that ignore their order, what has an entry
             per row has to be named: ``"node"``.
-        outputs: how the outputs are to move: one type, or a structure of types like what the backbone returns.
+        outputs: how the outputs move: one type, or a structure of types that matches the result of the backbone.
         frame_on: the input or inputs that determine the frame, nested ones as ``"state.pos"``. By default all points
             and vectors, their rows taken together, so that a collinear molecule with velocities still has a full frame.
             An input left out of it whose components the frame does not determine is shown to the backbone without them.
@@ -77,9 +77,9 @@ class Equivariant(RecordsLabelling):
             size of the largest, which breaks the graph of ``torch.compile`` there.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
-        prior: turns canonical poses to where the backbone was trained: an orthogonal matrix ``(d, d)``, or a module or
-            function of canonical poses (of the first of ``frame_on``) that returns one for each, such as
-            ``mf.prior.Learned(net)``. Whatever it returns, the result is exactly equivariant.
+        prior: rotates canonical poses to the orientation on which the backbone was trained: an orthogonal matrix
+            ``(d, d)``, or a module or function of canonical poses (of the first of ``frame_on``) that returns one for
+            each, such as ``mf.prior.Learned(net)``. The result is exactly equivariant for every prior.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Equivariant(RecordsLabelling):
         self._withheld = {name for name in (mask, batch) if name and not self.signature.accepts_keyword(name)}
 
     def _signature(self, backbone: Callable[..., Any]) -> Signature:
-        """What can be given a type."""
+        """The arguments that can have a type."""
         return Signature.of(backbone)
 
     def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
@@ -172,7 +172,7 @@ class Equivariant(RecordsLabelling):
         return self.averaged(self._frames(values), names, values)
 
     def averaged(self, found: Frame | Sequence[Frame], names: Sequence[str], values: dict[str, Any]) -> Any:
-        """What a call returns, given the frame or frames of it; ``names`` are those of positional arguments."""
+        """The result of a call, given its frame or frames; ``names`` are those of positional arguments."""
         if isinstance(found, WeightedFrame):
             found = found.drawn() if self.training else found
             return _total([self._pass(part, names, values) for part in found.parts()])
@@ -243,7 +243,7 @@ class Equivariant(RecordsLabelling):
         return _along(carry_back, self.outputs, y, ("output",), strict=True)
 
     def _turn(self, frame: Frame, values: dict[str, Any]) -> Turn:
-        """What the prior says to inputs in their canonical pose."""
+        """The rotation of the prior for inputs in their canonical pose."""
         assert self.prior is not None
         pose = self._first(values)
         known = {name: values[name] for name in (self.mask, self.batch) if name and values.get(name) is not None}
@@ -260,7 +260,7 @@ class Equivariant(RecordsLabelling):
         raise TypeError("no input that determines the frame was given")
 
     def prior_loss(self, *args: Any, **kwargs: Any) -> Tensor:
-        """How far canonical poses, as the prior turns them, are from inputs that are upright: to be made small.
+        """The distance of canonical poses, rotated by the prior, from upright inputs: a loss to minimise.
 
         A number, ``|R c - g c|^2 / |c|^2`` over all samples: ``R c`` is what the backbone is shown, ``g c`` the input
         as it is. It needs no labels, and trains the prior alone.
@@ -290,14 +290,14 @@ class Equivariant(RecordsLabelling):
         return frame.shown(x, self.group.types[type], own)
 
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
-        """The backbone, on what it is shown."""
+        """Call the backbone on its canonical inputs."""
         return self.backbone(
             *(values[name] for name in positional),
             **{name: x for name, x in values.items() if name not in positional and name not in self._withheld},
         )
 
     def _prepare(self, frame: WeightedFrame, values: dict[str, Any]) -> None:
-        """Let a frame of several poses know the edges, and refuse tensors that it is not known how to repeat."""
+        """Pass the edges to a frame of several poses, and raise an error for tensors without a type to repeat by."""
 
         def set_edges(path: Path, type: str, x: Any) -> Any:
             if type == "edge_index" and isinstance(x, Tensor):

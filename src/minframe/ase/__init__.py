@@ -1,4 +1,4 @@
-"""At home in ASE: energies of molecules, crystals and slabs in smooth frames, and a calculator around them.
+"""Support for ASE: energies of molecules, crystals and slabs in smooth frames, and a calculator around them.
 
 It needs the extra ``ase``, and is imported by name: ``import minframe.ase``.
 """

@@ -19,7 +19,7 @@ from minframe.groups.base import Group
 
 
 class Calculator(AseCalculator):
-    """Energy, forces and stress of atoms, by a model of energies that need not know of symmetry.
+    """Energy, forces and stress of atoms, from a model of energies that need not be symmetric.
 
     >>> import ase.build, torch, minframe as mf, minframe.ase
     >>> def quartic(z, pos, batch):
@@ -107,7 +107,7 @@ class Calculator(AseCalculator):
 
 
 class evaluating:  # noqa: N801
-    """All poses, and no dropout, in here."""
+    """Evaluate with all poses and without dropout inside this context."""
 
     def __init__(self, model: nn.Module) -> None:
         self.modes = [(module, module.training) for module in model.modules()]

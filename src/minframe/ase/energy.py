@@ -7,13 +7,13 @@ its rows are edges, and not the atoms that the backbone sees. With ``c`` the cut
 
     v_ij (1 - |v_ij|^2 / c^2)^4,
 
-because a neighbour that enters the cutoff must not change anything at once: its row starts from zero, with three
+because the energy must not jump when a neighbour enters the cutoff: its row starts from zero, with three
 continuous derivatives. Moments of the rows, which smooth frames use in compact clouds, count also rows of length zero,
 and take no part here.
 
 **Every pose is shown.** The set of ``v_ij`` is symmetric under inversion, as it has ``v_ji = -v_ij``, even if the
-crystal is not. Frames that count on the symmetry of the rows being that of the whole input would be wrong here. Smooth
-frames show the backbone all poses that have weight, and count on nothing.
+crystal is not. Frames that assume that the symmetry of the rows is that of the whole input would be wrong here. Smooth
+frames show the backbone all poses that have weight, and make no such assumption.
 
 **Equal poses.** The atoms of a perfect crystal have the same neighbour vectors, and many poses are equal. Where they
 are, to rounding, the backbone is shown one of them: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and
@@ -47,7 +47,7 @@ from minframe.wrap import Invariant
 
 SMOOTH = Smooth()
 EUCLIDEAN = E(3)
-EQUAL_MATRICES = 1e-10  # what the matrices of poses may differ by and be shown as one
+EQUAL_MATRICES = 1e-10  # difference up to which the matrices of poses are equal, and are shown as one
 ARGUMENTS = ("z", "batch", "pos", "vectors", "edge_index")
 
 
@@ -79,10 +79,10 @@ class Energy(nn.Module):
     True
 
     Args:
-        model: as said.
+        model: of the form above.
         cutoff: length of the longest neighbour vectors; needed for models of ``vectors``.
-        group: what the energy does not change under: ``mf.E(3)``; of a slab ``mf.E(2) + mf.Trivial(1)``. Neighbour
-            vectors know no translations, so that for them ``mf.E(3)`` means ``mf.O(3)``.
+        group: the symmetry of the energy: ``mf.E(3)``; for a slab ``mf.E(2) + mf.Trivial(1)``. Translations do not move
+            neighbour vectors, so that for them ``mf.E(3)`` means ``mf.O(3)``.
         frames: how poses are chosen. Only smooth frames give forces everywhere; others serve models of ``pos`` alone.
     """
 
@@ -160,7 +160,7 @@ class Energy(nn.Module):
 
 
 def linear_part(group: Group) -> LinearGroup:
-    """What is left of a group for vectors, which translations do not move."""
+    """The part of a group that acts on vectors, without translations."""
     if isinstance(group, Affine):
         return group.linear
     if isinstance(group, Translation):

@@ -12,7 +12,7 @@ all of its orbit, with a group element ``g`` that leads from the canonical form 
     ``jordan``    GL(d, C)                ``g P g^-1``          J           up to the matrices that commute with J
     ============  ======================  ====================  ==========  =========================================
 
-They differ in what a small change of ``P`` does. ``H`` and ``Lambda`` are as stable as one can wish. ``g`` jumps where
+They differ in the effect of a small change of ``P``. ``H`` and ``Lambda`` are stable. ``g`` jumps where
 eigenvalues meet (``eigen``) or the rank drops (``polar``); no choice of ``g`` avoids that. ``J`` itself is
 discontinuous. The docstrings give the bounds.
 

@@ -1,4 +1,4 @@
-"""What the canonical forms share: checks, tolerances, and bases that depend on a space alone."""
+"""Common functions of the canonical forms: checks, tolerances, and bases that depend on a space alone."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ Geometric has them.
 
 What is equal is decided for integers by equality, and for floating numbers by gaps above ``rtol`` times the largest
 magnitude of the channel in the graph; there is no rounding to decimals. Most graphs are told apart by vectorised colour
-refinement alone, a whole batch at once; a library is asked about what stays tied, ``pip install igraph``.
+refinement alone, a whole batch at once; a library labels graphs with remaining ties, ``pip install igraph``.
 Canonical forms depend on the library and its version: compare only those that the same one made. ``set_workers`` lets
-several processes share the graphs of a batch, where there is much to ask.
+several processes share the graphs of a batch, if many need the library.
 """
 
 from minframe.graph.automorphisms import AutomorphismGroup, automorphism_group

@@ -65,7 +65,7 @@ def automorphism_group(
 class AutomorphismGroup:
     """The automorphisms of one graph with ``n`` nodes; ``g`` takes node ``i`` to ``g[i]``.
 
-    What is asked for is computed when it is asked for. Orbits need the generators only, and the order needs orbits;
+    All attributes are computed on demand. Orbits need the generators only, and the order needs orbits;
     ``elements`` and ``random`` build a chain of stabilisers, of up to ``n^3 / 2`` numbers.
 
     Attributes:
@@ -118,7 +118,7 @@ class AutomorphismGroup:
         return self._chain.random(generator).to(self.generators.device)
 
     def __contains__(self, g: Tensor | Sequence[int]) -> bool:
-        # Looking at the graph takes n^2 steps and no chain.
+        # Comparing the graph takes n^2 steps and needs no chain.
         g = torch.as_tensor(g, device=self._edges.device)
         nodes = torch.arange(self._colours.shape[0], device=g.device)
         if g.is_floating_point() or g.dtype == torch.bool or g.shape != nodes.shape:

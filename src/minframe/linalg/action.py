@@ -24,7 +24,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 def multiply(x: Tensor, matrix: Tensor) -> Tensor:
     """``matrix @ v`` for every vector ``v`` of ``x`` ``(*batch, *any, d)``, with ``matrix`` ``(*batch, d, d)``."""
-    if matrix.ndim == x.ndim == 3:  # what matmul comes to, without its dozen small calls
+    if matrix.ndim == x.ndim == 3:  # the same as matmul, without its dozen small calls
         return torch.bmm(matrix, x.mT).mT
     batch = x.shape[: matrix.ndim - 2]
     rows = x.reshape(*batch, math.prod(x.shape[len(batch) : -1]), x.shape[-1])
@@ -41,9 +41,9 @@ def transform(
 ) -> Tensor:
     """``x`` moved by ``matrix`` ``(*batch, d, d)``, in float64 or complex128; ``None`` is the identity.
 
-    A dual type is to be handed the inverse transpose as ``matrix``. ``det`` ``(*batch,)`` is what a parity type is
-    multiplied with, and ``shift``, broadcastable to ``x``, is added at the end. With a ``dtype``, the result is in it
-    and contiguous, as users expect of what they are given.
+    For a dual type, ``matrix`` must be the inverse transpose. ``det`` ``(*batch,)`` is the factor of parity types, and
+    ``shift``, broadcastable to ``x``, is added at the end. With a ``dtype``, the result has that dtype and is
+    contiguous, as users expect of results.
     """
     if matrix is not None and kind.core_ndim:
         number = torch.promote_types(x.dtype, torch.float64)

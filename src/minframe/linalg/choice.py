@@ -1,15 +1,16 @@
-"""How far the decisions of ``linalg.qr`` are from flipping: which rows carry an axis, and which axes there are.
+"""The distance of the decisions of ``linalg.qr`` from flipping: which rows carry an axis, and which axes exist.
 
-Let ``r_i`` be what is left of a row and ``l_i`` its length. Taken is the first row with ``r_i^2`` above the bar and, if
-rows differ in their rounding, ``l_i^2`` at most ``short`` times the shortest such length. So the choice depends on
+Let ``r_i`` be the residual of a row and ``l_i`` its length. The rule takes the first row with ``r_i^2`` above the bar
+and, if rows differ in their rounding, ``l_i^2`` at most ``short`` times the shortest such length. So the choice depends
+on
 
 * the distance from the bar of the rows up to the chosen one, and, as they set the shortest length, of rows that are
   shorter than one of these by that factor or more, wherever they are;
 * the distance of ``l_i`` from the longest length allowed, for rows up to the chosen one and above the bar.
 
-If longest rows are asked for, it depends on the distance of the longest from the others. Those that tie are at no
-distance, whichever of them is taken; what follows depends on that, and is not looked at. A row that gives the same axis
-as the chosen one decides nothing. A change of the cloud by half a distance can be enough for a flip, as the row and the
+If longest rows are requested, it depends on the distance of the longest from the others. Tied rows have distance zero,
+whichever of them is taken; later steps depend on that choice and are not examined. A row that gives the same axis as
+the chosen one decides nothing. A change of the cloud by half a distance can be enough for a flip, as the row and the
 bar both move.
 """
 
@@ -35,7 +36,7 @@ from minframe.linalg.qr import (
 )
 from minframe.linalg.rows import Rows
 
-SAME_AXIS = 1e-6  # the angle below which two rows give the same axis: a change of axes as small as this is no jump
+SAME_AXIS_ANGLE = 1e-6  # radians below which two rows give the same axis: so small a change of axes is no jump
 
 
 class _Choices(NamedTuple):
@@ -108,7 +109,7 @@ def _same_axis(rows: Tensor, r2: Tensor, layout: Layout, chosen: Tensor) -> Tens
     off = (along - reference * along.abs()).abs().square()
     if len(rows) > 1:
         off = off + squared_norms(rows[1:].unbind())
-    return off <= SAME_AXIS**2 * r2
+    return off <= SAME_AXIS_ANGLE**2 * r2
 
 
 def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
@@ -130,15 +131,15 @@ def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
 
 
 def choice_margin(rows: Rows, determined: Tensor, unit: Tensor) -> Tensor:
-    """Of the rows taken for the axes that are determined, in units ``(*batch,)``."""
+    """The margin of the choice of rows for the determined axes, in units of ``unit`` ``(*batch,)``."""
     distance, _, seen = _choices(rows)
     return distance.masked_fill(~(determined & seen), torch.inf).amin(-1) / unit.clamp_min(TINY)
 
 
 def rank_margin(lengths: Tensor, floors: Tensor, unit: Tensor, at_most: Tensor) -> Tensor:
-    """Of axes ``(*batch, k)`` that are taken in turn, as long as the longest row left is longer than a floor.
+    """The margin of the rank, for axes ``(*batch, k)`` taken in turn while the longest residual exceeds a floor.
 
-    ``at_most`` ``(*batch, 1)``: the number that there can be.
+    ``at_most`` ``(*batch, 1)``: bound on the number of axes.
     """
     impossible = torch.arange(lengths.shape[-1], device=lengths.device) >= at_most.to(lengths.device)
     return (lengths - floors).abs().masked_fill(impossible, torch.inf).amin(-1) / unit.clamp_min(TINY)

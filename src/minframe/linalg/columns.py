@@ -32,7 +32,7 @@ from torch import Tensor
 from minframe.dtypes import wide
 from minframe.linalg.action import behind_batch, multiply
 
-MAX_PRODUCT_NORM2 = 50.0  # squared norm of a matrix; above it a product with its inverse loses promised digits
+MAX_PRODUCT_NORM2 = 50.0  # squared norm of a matrix above which a product with its inverse loses promised digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Columns:
     """The columns of a matrix that are determined, factored.
 
     Attributes:
-        here: ``(*batch,)``, where substitution is to be used instead of a product.
+        here: ``(*batch,)``, the samples that use substitution instead of a product.
         adjoint: ``(*batch, d, d)``, ``Q^*``, rows of zeros where a column is left out.
         triangle: ``(*batch, d, d)``, R; 1 where a column is left out.
         place: ``(*batch, d)``, the position in the triangle of each coordinate.
@@ -64,7 +64,7 @@ class Columns:
         return Columns(here, (q * kept.unsqueeze(-2)).mH, triangle, order.argsort(-1), after)
 
     def where(self, condition: Tensor, other: Columns) -> Columns:
-        """These where the condition holds, ``(*batch,)``, else those."""
+        """These columns where the condition ``(*batch,)`` holds, and ``other`` elsewhere."""
         one = torch.eye(self.triangle.shape[-1], dtype=self.triangle.dtype, device=self.triangle.device)
         mine = self.here, self.adjoint, self.triangle, self.place, one if self.after is None else self.after
         theirs = other.here, other.adjoint, other.triangle, other.place, one if other.after is None else other.after

@@ -1,4 +1,4 @@
-"""Eigenvectors of ``S eta``, and which of them are more than rounding; S, V and K are those of ``linalg.spectral``.
+"""Eigenvectors of ``S eta``, and which of them exceed rounding; S, V and K are those of ``linalg.spectral``.
 
 **What is known.** The rows carry errors of ``noise`` times their length, in any direction: S is ``V V^*`` with errors
 ``noise |V|`` of V, and an eigenvalue has one of ``2 <V u, dV u>``, of up to ``noise |V u| |V|`` (Euclidean lengths). In
@@ -31,20 +31,20 @@ from minframe.linalg.null import first_axes
 from minframe.linalg.qr import TINY
 from minframe.linalg.whiten import Basis
 
-MIN_EIGENVECTOR = 1e-3  # of the longest: shorter eigenvectors are spoilt by the eigensolver's own errors
-JACOBI_SWEEPS = 3  # of Jacobi's rotations after the eigensolver; they converge quadratically
+MIN_EIGENVECTOR = 1e-3  # length relative to the longest, below which the eigensolver's errors dominate an eigenvector
+JACOBI_SWEEPS = 3  # sweeps of Jacobi's rotations after the eigensolver; they converge quadratically
 
 
-NULL_ROUNDINGS = 64.0  # the least squares that are known beside a null vector
+NULL_ROUNDINGS = 64.0  # roundings that a square beside a null vector has to exceed to be known
 
 
 def negligible(eps: float) -> float:
-    """The part of a sum of squares that a form may have by rounding: moved rows carry some 1e-12 of it in float64."""
+    """Bound on the rounding of a form, relative to the sum of squares: about 1e-12 for moved rows in float64."""
     return max(3 * eps, 1e-12)
 
 
 def massless(eps: float) -> float:
-    """The part of ``|P|^2`` that ``<P, P>`` may be by rounding, if P is null; see ``linalg.split``."""
+    """Bound on ``<P, P>`` for a null P by rounding, relative to ``|P|^2``; see ``linalg.split``."""
     return max(1.05 * eps, 1.2e-13)
 
 
@@ -72,17 +72,17 @@ class _Eigen(NamedTuple):
     forms: Tensor
 
     def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
-        """These where the condition holds, else those."""
+        """These eigenvectors where the condition holds, and ``other`` elsewhere."""
         return _Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
 
     def margin(self) -> Tensor:
-        """How little the rows have to change for another decision, relative to their size, ``(*batch,)``."""
+        """The least change of the rows that flips a decision, relative to their size, ``(*batch,)``."""
         least = self.excess.amin(-1)
         return torch.minimum(torch.where(self.known, least, -least), self.forms.abs().amin(-1))
 
 
 def eigenvectors(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
-    """``size`` ``(*batch, 1)``: of what else than S its rounding is relative to."""
+    """The eigenvectors of ``S eta``. ``size`` ``(*batch, 1)``: a further scale of the rounding of S."""
     d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
     vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors  # ascending
@@ -114,8 +114,8 @@ def _rotated(w: Tensor, eta: Tensor) -> Tensor:
 
     The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a
     cloud is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A
-    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column is changed by a multiple of a
-    long one that is as small as their product demands, and short ones are rotated by products of their own. Of the
+    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column changes by a multiple of a long
+    one that is only as large as their product, and short columns are rotated by their own products. Columns keep the
     order of the eigenvalues.
     """
     columns = list(w.unbind(-1))
@@ -141,7 +141,7 @@ def _rotated(w: Tensor, eta: Tensor) -> Tensor:
 def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[Tensor, Tensor]:
     """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
 
-    And by how much the form exceeds what is negligible.
+    Also by how much the form exceeds the negligible part.
     """
     if all_true(basis.determined):
         return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
@@ -158,7 +158,7 @@ def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[
 
 
 def smallest(v: Tensor, eta: Tensor) -> Tensor:
-    """The smallest eigenvalue of either sign, as a part of the trace of S, where there are d."""
+    """The smallest eigenvalue of either sign relative to the trace of S, for samples with d eigenvalues."""
     eigenvalues = torch.linalg.eigvalsh(v.mH @ (eta.unsqueeze(-1) * v))
     return eigenvalues.abs().amin(-1) / v.abs().square().sum((-2, -1))
 

@@ -38,7 +38,7 @@ from minframe.types import Type
 
 @dataclass(frozen=True)
 class FadingStabiliser(Stabiliser):
-    """``A``. ``determined`` is True for all axes: what is left of them fades by itself.
+    """The average ``A``. ``determined`` is True for all axes, as short axes fade by their coefficients.
 
     Attributes:
         coefficients: ``(K, d + 1)``, ``c_m``; ``None``: all axes of all samples are long.
@@ -62,7 +62,7 @@ class FadingStabiliser(Stabiliser):
         return matrix * self._kept(kind).unsqueeze(-2)
 
     def _kept(self, kind: Type) -> Tensor:
-        """What axes are multiplied with for a type with one core axis, ``(K, d)``."""
+        """The factors of the axes for a type with one core axis, ``(K, d)``."""
         assert self.coefficients is not None
         kept = torch.stack([level.kept_axes(kind).expand(self.determined.shape[-1]) for level in self.levels])
         return self.coefficients @ kept.to(self.coefficients.dtype)

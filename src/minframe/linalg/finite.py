@@ -20,8 +20,8 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     """Scores ``(*batch, SCORE_COUNT, G)`` of the poses of ``x`` ``(*batch, *any, k)``, and the squared size as a form.
 
     ``inverses`` ``(G, k, k)``: the matrices of ``g^-1``. With ``M = sum_i w_i x_i^T`` the scores are ``sum_ab (g^-1)_ab
-    M_ab``: the orbit itself is never written out. Rows are counted within their sample, real ones only, so that neither
-    padding nor what else is in the batch makes a difference.
+    M_ab``: the orbit itself is never formed. Rows are counted within their sample, real ones only, so that neither
+    padding nor other samples of the batch affect the result.
 
     The second result is ``sum_i x_i x_i^T`` ``(*batch, k, k)``.
     """
@@ -39,7 +39,7 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
 
 
-WAVE_COUNT = 4  # functions of a point that are added up
+WAVE_COUNT = 4  # waves in the sum that scores a point
 
 
 def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: float = 0.0) -> Tensor:

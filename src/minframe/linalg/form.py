@@ -1,4 +1,4 @@
-"""An indefinite form, and isometries of it that are written down at once."""
+"""An indefinite form, and isometries of it in closed form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def signs(p: int, q: int, device: torch.device) -> Tensor:
 
 
 def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
-    """``eta matrix^* eta``: of an isometry, its inverse."""
+    """``eta matrix^* eta``, which is the inverse of an isometry."""
     return eta.unsqueeze(-1) * matrix.mH * eta
 
 
@@ -20,7 +20,7 @@ def boost_to(axis: Tensor, p: int, q: int) -> Tensor:
     """An isometry, ``(*batch, d, d)``, whose time axis is the unit vector u given.
 
     With ``s = u_t / |u_t|`` and ``w = u + s e_t`` the reflection ``y -> y - 2 w <w, y> / <w, w>``, in which ``<w, w> =
-    2 s^* w_t``, exchanges u and ``-s e_t`` (compare ``linalg.qr``). The boost is that but for the time axis.
+    2 s^* w_t``, exchanges u and ``-s e_t`` (compare ``linalg.qr``). The boost equals it except for the time axis.
     """
     time = 0 if p == 1 else p
     eta = signs(p, q, axis.device)

@@ -1,12 +1,12 @@
-"""The loops of ``qr`` as one Triton kernel: on a GPU a frame costs its kernel launches, and here there is one.
+"""The loops of ``qr`` as one Triton kernel: the cost of a frame on a GPU is its kernel launches, and this is one.
 
 A program decomposes one sample. It follows ``qr`` step by step (the names are the same), on a private float64 copy of
 the rows in global memory, which stays in the cache of the device: at each step one pass finds the row to take, and one
 reflects all rows and finds what is left of the longest. The basis, at most 8 by 8, is kept in registers.
 
 Triton is an extra (``pip install "minframe[gpu]"``). Its interpreter runs the same source on the CPU
-(``TRITON_INTERPRET=1``), which is how it is tested. Compiled code has neither
-run nor been timed on a GPU, so it has to be switched on (``use_kernel``).
+(``TRITON_INTERPRET=1``), which is how it is tested. Compiled code has neither run nor been timed on a GPU, so it has to
+be switched on (``use_kernel``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from minframe.layout import Dense, Layout
 from minframe.linalg import qr
 from minframe.linalg.rows import PivotedQR, Rows
 
-MAX_DIMENSION = 8  # of a basis that fits into registers
-BLOCK_ROWS = 128  # that a program looks at together
+MAX_DIMENSION = 8  # dimension up to which a basis fits into registers
+BLOCK_ROWS = 128  # rows that a program processes together
 kernel: Any = None  # of the module ``kernel``, while it is in use
 
 
@@ -43,7 +43,7 @@ def serves(x: Tensor) -> bool:
 
 @contextlib.contextmanager
 def use_kernel(on: bool = True) -> Iterator[None]:
-    """Let clouds on a GPU be decomposed by the kernel in here.
+    """Decompose clouds on a GPU by the kernel inside this context.
 
     It is not the default: it has been tested by Triton's interpreter and compiled for several targets, and has not run
     on a GPU yet.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-POSITION_BITS = 62  # of a position
+POSITION_BITS = 62  # bits of a position on the curve
 
 
 def bits_per_axis(d: int) -> int:
-    """How fine the grid is; it depends on nothing but the dimension, as another grid would give another order."""
+    """The bits of the grid along each axis; a function of the dimension alone, as another grid gives another order."""
     return max(1, min(POSITION_BITS // d, 20))
 
 

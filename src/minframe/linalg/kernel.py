@@ -165,7 +165,7 @@ def kernel(
                 tl.store(pose + at, y.to(pose.dtype.element_ty), mask=here)
         else:
             v = tl.where((axes >= axis) & live, v, 0.0)
-            unit = tl.max(tl.abs(v), 0)  # lest a square underflow
+            unit = tl.max(tl.abs(v), 0)  # so that no square underflows
             v_scaled = v / tl.where(unit > 0, unit, 1.0)
             norm = unit * tl.sqrt(tl.sum(v_scaled * v_scaled, 0))
             nothing = norm < speck

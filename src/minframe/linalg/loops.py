@@ -1,8 +1,8 @@
-"""The door to the loops over rows: compiled ones for small clouds, a kernel on a GPU, those of PyTorch for all others.
+"""The choice of the loops over rows: compiled ones for small clouds, a kernel on a GPU, PyTorch for all others.
 
-Small clouds cost the number of calls, and compiled loops are two. PyTorch is near the floor for large clouds, and has
-threads for them. It also serves batch vectors, complex numbers, other devices, and whatever is traced, transformed or
-differentiated.
+The cost of small clouds is the number of calls, and compiled loops need two. For large clouds PyTorch is near the lower
+bound of cost and uses threads. It also handles batch vectors, complex numbers, other devices, and tensors that are
+traced, transformed or differentiated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NATIVE_NUMEL = 16_384  # above this PyTorch's own loops are faster
 
 
 class Loops(Protocol):
-    """What both implementations offer, with one result."""
+    """The interface of all implementations, with one result type."""
 
     def mean(self, rows: Tensor, layout: Layout, /) -> Tensor:
         """Mean of the real rows ``(*rows, d)``, in float64, ``(*batch, d)``."""
@@ -29,12 +29,12 @@ class Loops(Protocol):
     def pivoted_qr(self, rows: Rows, special: bool, /) -> PivotedQR:
         """Choose rows and decompose, by the rule of ``linalg.qr``.
 
-        ``special``: the basis is to have determinant one; the last axis is reversed where that is needed.
+        ``special``: the basis has determinant one; the last axis is reversed where necessary.
         """
 
 
 def loops_for(x: Tensor, layout: Layout) -> Loops:
-    """The implementation for rows ``x``: the only place where that is decided."""
+    """The implementation for rows ``x``; the choice is made here alone."""
     small = (
         native.library is not None
         and not is_compiling()

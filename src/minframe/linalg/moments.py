@@ -35,21 +35,21 @@ from minframe.linalg.ramp import ramp
 MAX_ROWS_ALONE, MIN_ROWS_FULL = 40, 60  # rows of a cloud up to which moments have no share, and from which on all of it
 MAX_NEAR_ALONE, MIN_NEAR_FULL = 1.5, 4.0  # the same for the number of rows that are nearly longest
 BAR, MIN_BAR, NEAR_HALF = 0.75, 0.05, 5.0  # the bar among few rows, among many, and the N at which it has come down
-MAX_ADVANTAGE = 20.0  # of all moments together over all rows together
-ROUNDED_LENGTH = 0.01  # relative length at which that of a moment is rounded off, to be smooth at zero
-MIN_ANISOTROPY = 0.3  # below this, in units of that of a random cloud, the quadrupole fades
-MIN_SPREAD = 0.1  # of ``f_i``: below this they fade, as they are all but constant
-WAVE = 7.0  # radians per length of the longest row, of a moment along an axis
+MAX_ADVANTAGE = 20.0  # bound on the share of all moments over the share of all rows
+SMOOTHING_LENGTH = 0.01  # relative length of a moment below which its length is smoothed, to be differentiable at zero
+MIN_ANISOTROPY = 0.3  # anisotropy, in units of that of a random cloud, below which the quadrupole fades
+MIN_SPREAD = 0.1  # spread of the ``f_i`` below which they fade, as they are nearly constant
+WAVE_NUMBER = 7.0  # of the moment along an axis, in radians per length of the longest row
 
 
 @dataclass(slots=True)
 class Context:
-    """What the rows are, whatever is left of them.
+    """Properties of the rows that do not change from step to step.
 
     Attributes:
         real: ``(K, n)``, one for real rows, zero for padding, whose coordinates are zero.
         lengths2: ``(K, n)``, squared lengths over that of the nearly longest row.
-        unit: ``(K,)``, the length of that.
+        unit: ``(K,)``, the length of the nearly longest row.
     """
 
     real: Tensor
@@ -73,10 +73,10 @@ def joined(p: Tensor, u2: Tensor, n: Tensor, sharpness: float) -> Tensor:
     near = 1 / torch.where(s > 0, s, 1.0)
     large = ramp((n - MAX_ROWS_ALONE) / (MIN_ROWS_FULL - MAX_ROWS_ALONE))
     gate = large * ramp((near / MAX_NEAR_ALONE).log() / math.log(MIN_NEAR_FULL / MAX_NEAR_ALONE))
-    u = (u2 + ROUNDED_LENGTH**2).sqrt() - ROUNDED_LENGTH
+    u = (u2 + SMOOTHING_LENGTH**2).sqrt() - SMOOTHING_LENGTH
     bar = BAR / (1 + (near / NEAR_HALF).square()).sqrt() + MIN_BAR
     logits = sharpness * (u - bar)
-    top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, lest anything overflow
+    top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, so that nothing overflows
     e = ramp(2 * u / bar - 1) * (logits - top).exp()
     rivals = gate * MAX_ADVANTAGE * e / (MAX_ADVANTAGE * (-top).exp() + e.sum(-1, keepdim=True))
     both = torch.cat([p, rivals * (s > 0)], -1)
@@ -108,7 +108,7 @@ def moments(y: Tensor, fixed: Tensor | None, context: Context) -> Tensor:
     else:
         s = fixed / context.unit.unsqueeze(-1)
         square = (s * s.conj()).real
-        wave = torch.sin(WAVE * (s.real if s.is_complex() else s))
+        wave = torch.sin(WAVE_NUMBER * (s.real if s.is_complex() else s))
         factors.append(s / (square.sum(-1, keepdim=True) + MIN_SPREAD**2 * n).sqrt())
         factors.append(_standardised(square, n, context.real))
         factors.append(wave / (wave.square().sum(-1, keepdim=True) + MIN_SPREAD**2 * n).sqrt())
@@ -116,6 +116,6 @@ def moments(y: Tensor, fixed: Tensor | None, context: Context) -> Tensor:
 
 
 def _standardised(f: Tensor, n: Tensor, real: Tensor) -> Tensor:
-    """``f`` ``(K, n)``, of order one, less its mean and over its norm; fading where it is all but constant."""
+    """``f`` ``(K, n)``, of order one, minus its mean and divided by its norm; fading where it is nearly constant."""
     f = (f - (f * real).sum(-1, keepdim=True) / n) * real
     return f / (f.square().sum(-1, keepdim=True) + MIN_SPREAD**2 * n).sqrt()

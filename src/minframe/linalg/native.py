@@ -1,7 +1,7 @@
 """The loops of ``qr`` in C (``_native.c``): the same rule and the same result, in one call each.
 
-Built on installation where there is a C compiler; without it all is as exact, and small clouds take a few times as
-long. ``loops`` decides when they are used.
+The extension is built on installation where there is a C compiler; without it results are as exact, and small clouds
+take a few times as long. ``loops`` decides when it is used.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ try:
 except ImportError:
     library = None
 
-FINITE, FULL = 1, 2  # what ``library.pivoted_qr`` returns, as bits: of all samples, all numbers and all axes
+FINITE, FULL = 1, 2  # bits returned by ``library.pivoted_qr``: all numbers are finite, all axes are determined
 
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Leave everything to PyTorch in here, to compare the two."""
+    """Use PyTorch alone inside this context, to compare the two implementations."""
     global library
     saved, library = library, None
     try:
@@ -41,7 +41,7 @@ def disabled() -> Iterator[None]:
 
 
 def _packed(x: Tensor | None, size: int) -> Tensor | None:
-    """Contiguous, and in float64 unless boolean; as many numbers as the loops are going to read."""
+    """``x`` contiguous, and in float64 unless boolean; ``size`` is the number of entries that the loops read."""
     if x is None:
         return None
     assert x.numel() == size

@@ -85,8 +85,8 @@ class Null:
 
 def null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
     """N and M, for ``c = 1``; zero columns stay zero."""
-    n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # what the eigensolver left of D in it
-    for _ in range(4):  # N is null but for rounding; each step squares by how much it is not
+    n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # less its part along D
+    for _ in range(4):  # N is null up to rounding; each step squares the deviation
         partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
         partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
         partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
@@ -106,7 +106,7 @@ def span_of(
     and, with a part of either sign, 2^1/2 (N): well conditioned.
     """
     eta = signs(p, q, d.device)
-    independent, lengths, _ = torch.linalg.svd(n)  # the eigensolver mixes N with what is zero
+    independent, lengths, _ = torch.linalg.svd(n)  # the eigensolver mixes N with zero columns
     kept = torch.cat([taken, torch.arange(p + q, device=d.device) < pairs.unsqueeze(-1)], -1)
     coordinates_d = adjoint(matrix, eta) @ d * (eta.unsqueeze(-1) == eta)
     independent = independent * lengths.unsqueeze(-2)

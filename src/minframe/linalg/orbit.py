@@ -7,7 +7,7 @@ of the input. Those that are left at the end are taken for equal, and the frame 
 
 Why this is exact. C is a function of the scores alone, which as a family over the group only change places when the
 input is moved: ``C(h x) = h C(x)``. The pose shown is the *mean* of ``g^-1 x`` over C, and an output is the mean of
-``g . y`` over C. Both are equivariant whatever set C is; that it is a coset of the stabiliser is not used. So no
+``g . y`` over C. Both are equivariant for any set C; that it is a coset of the stabiliser is not used. So no
 tolerance makes an output wrong: it only sets which inputs count as symmetric. The one decision that rounding can flip
 is a score within rounding of a threshold, ``largest - tolerance``, which stands far from zero differences (exact
 symmetry) and, but for inputs that break a symmetry by just that much, from all others. ``margin`` is the distance from
@@ -28,16 +28,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SCORE_COUNT = 3  # an accidental tie, of poses that differ, needs as many coincidences within the tolerance
+SCORE_COUNT = 3  # scores of a pose; an accidental tie of different poses needs as many coincidences
 
 
 class Scores(NamedTuple):
-    """Of all poses of an input.
+    """The scores of all poses of an input.
 
     Attributes:
         values: ``(*batch, SCORE_COUNT, G)``.
         size: ``(*batch,)``, of the input, the same for its whole orbit.
-        tolerance: what scores may differ by, relative to that, and be the same.
+        tolerance: difference, relative to ``size``, up to which scores are equal.
     """
 
     values: Tensor
@@ -66,7 +66,7 @@ class Choice:
 
     @staticmethod
     def of(index: Tensor, order: int) -> Choice:
-        """One element each, given by its number among ``order``."""
+        """One element for each sample, given by its number in a group of size ``order``."""
         weights = torch.nn.functional.one_hot(index, order).double()
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
@@ -121,8 +121,8 @@ def shares(scores: Sequence[Tensor], allowed: Tensor | None = None, sharpness: f
 
     With ``p`` the softmax of ``sharpness`` times the sum over the inputs, the k-th divided by k, of the scores, and ``s
     = sum_g p_g^2 <= max_g p_g``, the weights are ``p * ramp(2 p / s - 1)``, normalised, with ``ramp`` a C2 step from 0
-    at 0 to 1 at 1. The best has weight; elements far behind have none, exactly, so that few poses are to be run. Twice
-    differentiable where the scores are.
+    at 0 to 1 at 1. The best element has weight; elements far behind have exactly none, so that few poses are evaluated.
+    Twice differentiable where the scores are.
     """
     total = torch.stack([s / (i + 1) for i, s in enumerate(scores)]).sum(0)
     if allowed is not None:

@@ -1,13 +1,13 @@
 """The QR decomposition of a cloud, with the rows that carry it chosen on the way: ``d`` steps, each over all samples at
 once.
 
-**Which rows.** Let ``r_i`` be the length of what is left of row ``i`` once the rows chosen so far are projected out.
+**Which rows.** Let ``r_i`` be the length of the residual of row ``i`` once the rows chosen so far are projected out.
 Each step takes the first row with
 
     r_i^2  >=  FRACTION * max_j r_j^2,
 
-and when ``max_j r_j`` is down to rounding the rank is reached. Every number in it is invariant under the group, so the
-choice is; both sides scale alike, so units do not matter; and the two ways in which rounding could flip it are kept
+and when ``max_j r_j`` is down to rounding the rank is reached. Every number in this is invariant under the group, so
+the choice is; both sides scale alike, so units do not matter; and the two ways in which rounding could flip it are kept
 apart:
 
 * Index order alone (the paper's rule) can be forced onto a nearly dependent row, whose direction is noise. Here a
@@ -22,10 +22,10 @@ What is left of a long row is a difference of large numbers, and less exact than
 differ a lot in their rounding (momenta that were boosted), those above the bar are therefore only taken if their
 squared length does not exceed MAX_LENGTH2_RATIO times that of the shortest of them; again the first.
 
-On demand the rule is another: a longest row. It does not depend on the order of the rows unless several are equally
-long, and then says so. Equally long are lengths that differ by at most ``max(TIE_TOLERANCES * tolerance,
-MIN_TIE_WIDTH)`` of the longest: a threshold that rounding crosses as rarely as it can, as what one unit of it decides
-is the share of inputs within one rounding of the threshold.
+On request the rule takes a longest row instead. This does not depend on the order of the rows unless several are
+equally long, which the result reports. Lengths are equal if they differ by at most ``max(TIE_TOLERANCES * tolerance,
+MIN_TIE_WIDTH)`` of the longest. Rounding crosses this threshold as rarely as possible: it decides only for the share of
+inputs within one rounding of the threshold.
 
 **Rank.** Rounding is what does not exceed ``max(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
 of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is the larger of the two and not
@@ -61,16 +61,16 @@ from minframe.checks import check_finite, data_checks_enabled
 from minframe.layout import Layout
 from minframe.linalg.rows import PivotedQR, Rows
 
-FRACTION = 80 * math.pi / 481  # about 0.5225
-MAX_LENGTH2_RATIO = 3.3
+FRACTION = 80 * math.pi / 481  # the bar: least squared residual of a row, relative to the largest; about 0.5225
+MAX_LENGTH2_RATIO = 3.3  # bound on the squared length of a chosen row, relative to the shortest above the bar
 TIE_TOLERANCES = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
 MIN_TIE_WIDTH = 5e-11  # and so are those that differ by less than this part of the longest row
 TINY = torch.finfo(torch.float64).tiny
-MIN_LENGTH = 1e-150  # what is shorter is nothing; its square is still a number
+MIN_LENGTH = 1e-150  # shorter lengths count as zero; the square of this one does not underflow
 
 
 class _Step(NamedTuple):
-    """What one step decides.
+    """The decisions of one step.
 
     Attributes:
         r2: squared length of what is left of every row.
@@ -125,25 +125,25 @@ def _reflect(planes: Tensor, columns: Sequence[Tensor], w: Tensor, half: Tensor)
 
 
 def phase(x: Tensor) -> Tensor:
-    """``x / |x|``, and 1 where nothing is left of it."""
+    """``x / |x|``, and 1 where ``x`` is zero."""
     if x.is_complex():
         return torch.where(x.abs() < MIN_LENGTH, 1.0, x.sgn())
     return torch.where(x < 0, -1.0, 1.0)
 
 
 def tie(tolerance: float) -> float:
-    """What a row may be shorter by and be as long as the longest, as a part of it; it carries its rounding."""
+    """The difference from the longest row, relative to it, up to which a row counts as equally long."""
     return max(TIE_TOLERANCES * tolerance, MIN_TIE_WIDTH)
 
 
 def tie_width(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
-    """Twice what a row may be shorter by and be as long as the longest; ``longest``: its squared length."""
+    """Twice the difference up to which a row counts as long as the longest; ``longest``: the squared length of that."""
     rounding = longest.sqrt() * (2 * tie(tolerance))
     return torch.maximum(rounding, 2 * floor) if isinstance(floor, Tensor) else rounding
 
 
 def floor_of(rows: Rows) -> Tensor | float | None:
-    """The length below which all is rounding, whatever the longest row is, ``(*batch, 1)``."""
+    """The length below which rows are rounding, independent of the longest row, ``(*batch, 1)``."""
     if rows.precision.floor is not None or rows.origin is None:
         return rows.precision.floor
     return 8 * rows.precision.eps * torch.linalg.vector_norm(rows.origin, dim=-1, keepdim=True)
@@ -157,7 +157,7 @@ def sample_tensor(floor: Tensor | float | None, layout: Layout) -> Tensor | floa
 def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None) -> Tensor:
     """The squared length from which on rows are taken.
 
-    ``equal``: from ``_tie``, if longest rows are asked for; ``longest``: in which samples, if not in all.
+    ``equal``: from ``tie_width``, if longest rows are requested; ``longest``: the samples concerned, if not all.
     """
     if equal is None:
         return peak * FRACTION
@@ -166,7 +166,7 @@ def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None
 
 
 def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
-    """The squared length that is nothing but rounding; ``longest``: the largest squared length."""
+    """The squared length up to which rows are rounding; ``longest``: the largest squared length."""
     bound = longest * tolerance**2
     if floor is None:
         return bound
@@ -256,7 +256,7 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
         signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(turned) - 1))
-    if not data_checks_enabled():  # NaN was not looked for: let it show in all that the sample gives
+    if not data_checks_enabled():  # NaN was not checked for: propagate it to all results of the sample
         signs = signs + 0 * lengths[0]
     planes.values.mul_(planes.extended.spread(signs))
     peaks, positions, basis = layout.collect(lengths), layout.collect(chosen), layout.identity(planes.values)

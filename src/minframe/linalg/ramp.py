@@ -1,4 +1,4 @@
-"""A step from zero to one with all derivatives, which weights and fading averages are made of."""
+"""A smooth step from zero to one, the building block of weights and fading averages."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def ramp(t: Tensor) -> Tensor:
 
 
 def ramp_of_root(square: Tensor) -> Tensor:
-    """``ramp`` of the root of what may be zero."""
+    """``ramp`` of the root of ``square``, which may be zero."""
     return ramp(square.clamp(MARGIN**2, 1).sqrt())

@@ -1,4 +1,4 @@
-"""What the algorithms of this package take and return: rows, how exact they are, and their canonical pose."""
+"""The inputs and results of the algorithms of this package: rows, their precision, and their canonical pose."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minframe.layout import Layout
 
 @dataclass(slots=True)
 class Precision:
-    """How exact rows are.
+    """The precision of rows.
 
     Attributes:
         eps: relative rounding of the coordinates, as they were given.
-        tolerance: what is shorter than this part of the longest row is rounding; see ``linalg.qr``.
-        floor: ``(*batch, 1)`` or one for all, and so is what is shorter than this.
+        tolerance: lengths below this part of the longest row are rounding; see ``linalg.qr``.
+        floor: ``(*batch, 1)`` or one number for all; lengths below it are rounding as well.
         name: of the inputs, for messages.
     """
 
@@ -29,7 +29,7 @@ class Precision:
 
     @property
     def offset(self) -> Tensor | float:
-        """How far from the origin rows stood whose rounding is the floor."""
+        """The distance from the origin at which the rounding of rows is the floor."""
         return 0.0 if self.floor is None else self.floor / (8 * self.eps)
 
 

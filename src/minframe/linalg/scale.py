@@ -1,4 +1,4 @@
-"""What fixes the pose of a cloud under groups with a positive scale.
+"""The stabiliser of the pose of a cloud under groups with a positive scale.
 
 A cloud without size is fixed by every factor. These do not form a compact group; no average over them exists, and the
 only vector that they all fix is zero. So invariants of such a cloud have a value, and nothing else does.
@@ -18,7 +18,7 @@ from minframe.types import Type
 
 @dataclass(frozen=True)
 class ScaleStabiliser(Stabiliser):
-    """What fixes the pose of a cloud that has a size is ``inner``; ``sized`` ``(*batch,)``: whether it has."""
+    """The stabiliser is ``inner`` for clouds that have a size; ``sized`` ``(*batch,)``: whether they have one."""
 
     inner: Stabiliser
     sized: Tensor

@@ -39,7 +39,7 @@ from minframe.linalg.moments import MAX_ROWS_ALONE, Context, joined, moments
 from minframe.linalg.qr import TINY
 from minframe.linalg.ramp import ramp
 
-SIGN_SLOPE = 4.0  # how fast the weights of the two signs of the last axis change with the skewness along it
+SIGN_SLOPE = 4.0  # slope of the weights of the two signs of the last axis, per unit of skewness along it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Rule:
     Attributes:
         sharpness: the exponent a.
         special: the last axis follows from the determinant.
-        moments: let moments compete where too many rows do.
+        moments: whether moments compete where too many rows do.
     """
 
     sharpness: float
@@ -61,7 +61,7 @@ class Rule:
         return d if complex and not self.special else d - 1
 
     def context(self, rows: Tensor, mask: Tensor | None) -> Context | None:
-        """What moments need to know of rows ``(K, n, d)`` and which are real; ``None`` where there are none."""
+        """The context of moments for rows ``(K, n, d)``, of which ``mask`` are real; ``None`` without moments."""
         if not self.moments or rows.shape[-2] <= MAX_ROWS_ALONE:
             return None
         r2 = squares(rows)

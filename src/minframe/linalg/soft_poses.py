@@ -14,7 +14,7 @@ from torch import Tensor
 from minframe.linalg.ramp import ramp
 from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
 
-MAX_POSES = 50_000  # of a sample
+MAX_POSES = 50_000  # poses of a sample, above which there is an error
 MIN_WEIGHT = 1e-17  # poses of less weight are left out: their sum is below the rounding of one
 
 
@@ -135,7 +135,7 @@ def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor) -> None:
 
 
 def _check_number(sample: Tensor, count: int) -> None:
-    """Refuse samples whose symmetry is beyond all bounds, such as solids in eight dimensions."""
+    """Raise an error for samples with more than ``MAX_POSES`` poses, such as solids in eight dimensions."""
     if len(sample) > MAX_POSES and int((number := torch.bincount(sample, minlength=count)).max()) > MAX_POSES:
         raise ValueError(
             f"sample {int(number.argmax())} of {count} has more than {MAX_POSES} poses, and more than any backbone "

@@ -11,8 +11,8 @@ With ``S = V V^*`` the eigenvectors are those of the small Hermitian matrix ``K 
 V is not computed from S, which would square the condition number, but as in ``linalg.whiten``, ``V = A^T L``: harmless
 however strong a boost the rows have seen.
 
-What the rows leave of this: free axes (``linalg.refined``), null spans (``linalg.null``), and what is known of
-eigenvalues at all (``linalg.eigen``).
+Further modules treat the remaining cases: free axes (``linalg.refined``), null spans (``linalg.null``), and the
+accuracy of eigenvalues (``linalg.eigen``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minframe.linalg.refined import aligned, completed_axes, refined
 from minframe.linalg.rows import Precision
 from minframe.linalg.whiten import Basis, row_basis
 
-LINE_ROUNDINGS = 10.0  # of rows that stood far out: the least length of a line
+LINE_ROUNDINGS = 10.0  # least length of a line, in units of the rounding of rows that were far from the origin
 
 
 class Spectral(NamedTuple):
@@ -67,7 +67,7 @@ def spectral(
     size = precision.offset * layout.sizes().to(rows.device).sqrt()  # the rounding of S is relative to S and to this
     found = eigenvectors(basis, eta, p, noise, size)
     stages = [found]
-    for _ in range(p + q):  # leave out the thinnest direction, until what is left is known
+    for _ in range(p + q):  # leave out the thinnest direction until all remaining ones are known
         if all_true(found.known):
             break
         fewer = torch.where(found.known, found.rank, found.rank - 1)
@@ -117,7 +117,7 @@ def spectral(
 
 
 def _rank_margin(precision: Precision, basis: Basis, at_most: Tensor) -> Tensor:
-    """How far the dimension of the span is from another, ``(*batch,)``; ``at_most`` ``(*batch, 1)`` it can be."""
+    """The distance of the rank from changing, ``(*batch,)``; ``at_most`` ``(*batch, 1)``: its bound."""
     if basis.peaks is None:
         return torch.full(basis.determined.shape[:-1], torch.inf, dtype=torch.float64, device=basis.determined.device)
     lengths = basis.peaks.sqrt()

@@ -49,7 +49,7 @@ MAX_REST_RATIO = 4.3
 
 @dataclass(slots=True)
 class Split:
-    """``T`` and what it was decided on.
+    """``T``, and the decisions that it depends on.
 
     Attributes:
         matrix: ``(*batch, d, d)``, T, an isometry; the first p columns span V+.
@@ -126,11 +126,11 @@ def rest_frame(
 
 
 def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massless: float) -> Tensor:
-    """How far P is from being taken, or from not being taken, ``(*batch,)``.
+    """The distance of the decision whether to take P from flipping, ``(*batch,)``.
 
-    It is taken if it is time-like enough and if the rows are short in its rest frame. Where it is taken either can
-    fail. Where it is not, whatever fails has to change; if both do, the one that is farther off. A mass too small to be
-    one is replaced by the smallest that is, to see what the rows would be like.
+    It is taken if it is time-like enough and if the rows are short in its rest frame. Where it is taken, either
+    condition can fail. Where it is not, the failing condition has to change; if both fail, the one that is farther off.
+    A mass below rounding is replaced by the smallest mass above it, to compute the rows in that rest frame.
     """
     square = total.abs().square().sum(-1)
     mass2, least = (total.abs().square() * eta).sum(-1), massless * square

@@ -105,7 +105,7 @@ class Stabiliser(ABC):
 
 @dataclass(frozen=True)
 class NullSpan:
-    """What is known of samples on whose span the form may be degenerate.
+    """Samples on whose span the form may be degenerate.
 
     Attributes:
         here: ``(*batch,)``, whether it is.

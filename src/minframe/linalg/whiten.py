@@ -12,13 +12,13 @@ Cholesky factor L, however thin the cloud is. ``T = Q D L / sqrt(n)``, and ``T^-
 rounding of a thin axis stays on it. Where the rank is short, T is completed by normals of the span, whose
 coordinates are zero. They are as long as the longest row, so that T can be inverted whatever the unit of the rows is.
 
-**Rank.** Every matrix of full rank is an element, so a thin cloud is as good as a thick one, and there is no invariant
-by which it could be called flat. What elements of a condition number of c change by no more than a factor of c is how
-far it stands out of its rounding, ``eps`` of its size: rounding changes a singular value by ``eps |X|_F / 2`` at the
-most (Weyl). So the smallest is compared with a few units of that, ``RANK_UNITS``, and not, as under the groups that
-keep lengths, with ``eps^(3/4)``. Elements carry clouds across any threshold; across this one only those that are within
-``RANK_UNITS`` roundings of a flat cloud on one side, which the margin says. More must not be asked for, as T has to be
-invertible in the precision of the input.
+**Rank.** Every matrix of full rank is an element, so thin and thick clouds are in one orbit, and no invariant says that
+a cloud is flat. An element of condition number c changes the ratio of the thickness of a cloud to its rounding, ``eps``
+of its size, by at most a factor of c: rounding changes a singular value by at most ``eps |X|_F / 2`` (Weyl). So the
+smallest singular value is compared with a few units of that, ``RANK_UNITS``, and not with ``eps^(3/4)``, as under
+groups that preserve lengths. Elements carry clouds across any threshold; across this one only clouds that are within
+``RANK_UNITS`` roundings of a flat cloud on one side, which the margin reports. A larger threshold is not possible, as T
+has to be invertible in the precision of the input.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import PivotedQR, Precision, Rows
 
-MIN_PIVOT_RATIO = 0.05  # the least pivot of a scatter matrix, over the largest, that is decomposed as it is
-RANK_UNITS = 16.0  # units of rounding, over the whole cloud, that an axis has to stand out by
-DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # of the longest row: the rounding of the decomposition
-MIN_FLOORS = 1e3  # of rows that stood far out: from this length on they are taken as they are
+MIN_PIVOT_RATIO = 0.05  # least ratio of pivots of a scatter matrix that is decomposed directly
+RANK_UNITS = 16.0  # units of rounding of the whole cloud that a determined axis has to exceed
+DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of the decomposition, relative to the longest row
+MIN_FLOORS = 1e3  # length, in units of the floor, from which rows that were far from the origin are used directly
 
 
 @dataclass(slots=True)

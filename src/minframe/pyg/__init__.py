@@ -1,4 +1,4 @@
-"""At home in PyTorch Geometric: models of ``Data`` and ``Batch``, and canonical poses made by data loaders.
+"""Support for PyTorch Geometric: models of ``Data`` and ``Batch``, and canonical poses made by data loaders.
 
 It needs the extra ``pyg``, and is imported by name: ``import minframe.pyg``.
 """

@@ -86,7 +86,7 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
         return shown
 
     def from_canonical(self, y: Tensor, data: Data, type: str = "vector") -> Tensor:
-        """What a model returned for canonical poses, as it is in the poses that the graphs had: averaged, carried back.
+        """The output of a model for canonical poses, averaged and carried back to the original poses of the graphs.
 
         Args:
             y: with an entry per node, ``(N, ..., d)``, or per graph.

@@ -25,9 +25,9 @@ TYPES = {
     "edge_attr": "edge_attr",
     "edge_weight": "edge_attr",
 }
-FRAME = "frame_"  # what attributes begin with that ``Canonicalize`` keeps
-ASIDE = ("y", "batch", "ptr")  # attributes that no frame depends on and that are never moved
-GRAPH = "the graph"  # where the data stands among the values of a call
+FRAME_PREFIX = "frame_"  # prefix of the attributes that ``Canonicalize`` keeps
+IGNORED_ATTRIBUTES = ("y", "batch", "ptr")  # attributes that no frame depends on and that are never moved
+GRAPH_KEY = "the graph"  # the key of the data among the values of a call
 UNORDERED = Unordered()
 
 
@@ -52,13 +52,13 @@ class Equivariant(wrap.Equivariant):
         group: for example ``mf.E(3)``.
         inputs: types of attributes, besides (or instead of) those that are known: ``pos`` is a ``"point"``, ``x`` and
             ``z`` are ``"node"``, ``edge_index`` is an ``"edge_index"``, ``edge_attr`` and ``edge_weight`` are
-            ``"edge_attr"``. Attributes that the data does not have do no harm; ``y`` takes no part.
-        outputs: how the outputs are to move: one type, or a structure of types like what the model returns.
+            ``"edge_attr"``. Types of attributes that the data does not have are ignored, and so is ``y``.
+        outputs: how the outputs move: one type, or a structure of types that matches the result of the model.
         frame_on: the attributes that determine the frame; by default all that can.
         frames: how the group elements are chosen. The default does not depend on the order of the nodes. For energies
             and forces use ``mf.frames.Smooth()``.
         detach_frame: let no gradient flow through the choice of the frame.
-        prior: as of ``mf.Equivariant``: turns canonical poses to where the model was trained.
+        prior: as of ``mf.Equivariant``: rotates canonical poses to the orientation on which the model was trained.
     """
 
     def __init__(
@@ -96,12 +96,13 @@ class Equivariant(wrap.Equivariant):
         values: dict[str, Any] = {
             name: x
             for name, x in data.to_dict().items()
-            if name in self.inputs or (isinstance(x, Tensor) and name not in ASIDE and not name.startswith(FRAME))
+            if name in self.inputs
+            or (isinstance(x, Tensor) and name not in IGNORED_ATTRIBUTES and not name.startswith(FRAME_PREFIX))
         }
-        return [], values | {"batch": batch_of(data), GRAPH: data}
+        return [], values | {"batch": batch_of(data), GRAPH_KEY: data}
 
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
-        data = shown_data(values.pop(GRAPH), values)
+        data = shown_data(values.pop(GRAPH_KEY), values)
         if self.named is None:
             return self.backbone(data)
         found = data.to_dict() | {"batch": values["batch"]}
