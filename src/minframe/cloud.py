@@ -104,9 +104,9 @@ class Cloud:
         """Some of the samples, their numbers ``(k,)`` those of the flattened batch, as a dense cloud."""
         layout = self.layout
 
-        def chosen(x: Tensor, order: int) -> Tensor:
+        def chosen(x: Tensor, core_ndim: int) -> Tensor:
             if (
-                x.ndim >= len(layout.rows_shape) + order
+                x.ndim >= len(layout.rows_shape) + core_ndim
                 and tuple(x.shape[: len(layout.rows_shape)]) == layout.rows_shape
             ):
                 padded = layout.pad(x)[samples]  # with a batch vector, padding repeats a row

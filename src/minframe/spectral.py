@@ -33,7 +33,7 @@ from minframe.labelling.cluster import cluster
 from minframe.linalg.qr import FRACTION
 
 EQUAL_EIGENVALUES = 1e-8  # relative to the largest: far above rounding, far below the gaps of small integer matrices
-ROUNDING = 1e-13  # of the entries of unit vectors; what averages to less is zero
+MIN_MEAN_ENTRY = 1e-13  # averaged entries of unit vectors below this are rounding, and set to zero
 
 
 class Encodings(NamedTuple):
@@ -102,7 +102,7 @@ def encodings(
             kept = min(k, size)
             vectors[i, :size, :kept], values[i, :kept] = found[:, :kept], found_values[:kept]
         averaged = frame.from_canonical(vectors.view(*batch, n, k), "node")
-        averaged = torch.where(averaged.abs() > ROUNDING, averaged, 0.0)
+        averaged = torch.where(averaged.abs() > MIN_MEAN_ENTRY, averaged, 0.0)
     return Encodings(averaged, values.view(*batch, k))
 
 

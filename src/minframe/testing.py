@@ -333,11 +333,11 @@ class _Call:
         numbers = self._norm(torch.ones_like(off), kind.core_ndim).square().clamp_min(1)
         return Errors(relative, self._norm(off.abs().sqrt(), kind.core_ndim).square() / numbers)
 
-    def _norm(self, y: Tensor, order: int) -> Tensor:
-        """Norm of what belongs to each sample, without padding."""
+    def _norm(self, y: Tensor, core_ndim: int) -> Tensor:
+        """Norm of the entries of each sample, without padding."""
         if isinstance(self.layout, Dense):
             batch = self.layout.batch_shape
-            flat = self.layout.clean(y, order).reshape(*batch, math.prod(y.shape[len(batch) :]))
+            flat = self.layout.clean(y, core_ndim).reshape(*batch, math.prod(y.shape[len(batch) :]))
             return torch.linalg.vector_norm(flat, dim=-1)
         squares = y.abs().square().reshape(len(y), math.prod(y.shape[1:])).sum(1)
         if len(y) not in (self.layout.length, self.layout.count):  # of edges: all samples together

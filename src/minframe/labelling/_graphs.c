@@ -1,6 +1,6 @@
 /* Canonical orders and orbits of a batch of graphs, one graph after the other.
 
-   What is done, and why, is said in refine.py (colours), residual.py (pieces) and pieces.py (how they are put in
+   The algorithms are described in refine.py (colours), residual.py (pieces) and pieces.py (how they are put in
    order); the names are the same, and so are the results, bit by bit. Tensors come as the addresses of contiguous int64
    numbers, unless stated otherwise; 0 stands for None. Pieces that are not rigid are passed to a Python function. */
 

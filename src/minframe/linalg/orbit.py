@@ -65,9 +65,9 @@ class Choice:
         return (self.weights > 0).sum(-1).double()
 
     @staticmethod
-    def of(index: Tensor, order: int) -> Choice:
-        """One element for each sample, given by its number in a group of size ``order``."""
-        weights = torch.nn.functional.one_hot(index, order).double()
+    def of(index: Tensor, group_size: int) -> Choice:
+        """One element for each sample, given by its number in a group of size ``group_size``."""
+        weights = torch.nn.functional.one_hot(index, group_size).double()
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
 

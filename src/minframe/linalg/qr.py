@@ -65,7 +65,7 @@ FRACTION = 80 * math.pi / 481  # the bar: least squared residual of a row, relat
 MAX_LENGTH2_RATIO = 3.3  # bound on the squared length of a chosen row, relative to the shortest above the bar
 TIE_TOLERANCES = 4.0  # times the tolerance: rows whose lengths differ by less are equally long
 MIN_TIE_WIDTH = 5e-11  # and so are those that differ by less than this part of the longest row
-TINY = torch.finfo(torch.float64).tiny
+TINY = torch.finfo(torch.float64).tiny  # the least normal number, so that no division is by zero
 MIN_LENGTH = 1e-150  # shorter lengths count as zero; the square of this one does not underflow
 
 

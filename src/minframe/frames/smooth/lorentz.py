@@ -17,7 +17,7 @@ from minframe.linalg.soft import Rule, mean_length2
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser
 
-ARITHMETIC = 4 * torch.finfo(torch.float64).eps  # of a product with a boost: its rounding, over the norms of the two
+BOOST_PRODUCT_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of a product with a boost, over both norms
 
 
 def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
@@ -62,7 +62,9 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         return IsometryStabiliser((axis - int(p == 1) < m) | (axis == time), linear.special, linear.metric)
 
     noise = reach * (longest + cloud.offset().reshape(-1))
-    found, c = choose(y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, ARITHMETIC), noise, relative_to)
+    found, c = choose(
+        y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, BOOST_PRODUCT_EPS), noise, relative_to
+    )
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
     known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding
