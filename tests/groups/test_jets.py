@@ -163,6 +163,24 @@ def test_jets_come_back_with_derivatives_and_in_ragged_batches(dtype: torch.dtyp
         assert (error(y, x.detach()) <= bound).all(), opening
 
 
+@pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Unordered()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_padding_in_front_of_a_jet_is_not_chosen(frames: mf.frames.Minimal, dtype: torch.dtype) -> None:
+    """After a strong boost the noise may exceed every length along an axis; padding then ties with the rows."""
+    random = torch.Generator().manual_seed(0)
+    for k in range(10):
+        axis, spread = (torch.randn(8, m, 2, generator=random).double() for m in (1, 5))
+        direction = axis / axis.norm(dim=-1, keepdim=True) + 10.0**-k * spread
+        energy = 10 ** (2 * torch.rand(8, 5, 1, generator=random).double())
+        jet = energy * torch.cat([direction.norm(dim=-1, keepdim=True), direction], -1)
+        x = torch.cat([torch.full((8, 2, 3), torch.nan), jet.to(dtype)], 1)
+        mask = (torch.arange(7) >= 2).expand(8, 7)
+        for group in (mf.OrthochronousLorentz(3), mf.Lorentz(3)):
+            padded = mf.Equivariant(lambda x: x, group, "vector", "vector", mask="mask", frames=frames)(x, mask=mask)
+            plain = mf.Equivariant(lambda x: x, group, "vector", "vector", frames=frames)(x[:, 2:])
+            assert (padded[:, 2:] - plain).abs().max() <= 32 * torch.finfo(dtype).eps * plain.abs().max(), k
+
+
 @by_dtype
 @by_kind
 def test_products_of_a_jet_are_those_of_its_pose(kind: str, dtype: torch.dtype) -> None:

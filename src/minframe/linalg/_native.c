@@ -140,7 +140,8 @@ static int decompose(const Sample *s, const Rule *rule, int special, double *r2,
                 for (Py_ssize_t i = 0; i < s->n; i++)
                     lengths[i] = r2[i];
         }
-        double bar = s->longest ? peak - equal * sqrt(peak) : peak * rule->fraction;
+        /* rows of no length, as padding, never tie */
+        double bar = s->longest ? fmax(peak - equal * sqrt(peak), rule->tiny) : peak * rule->fraction;
         Py_ssize_t row = choose(r2, axis ? lengths : NULL, s->n, bar, s->limit, &more);
         if (s->row_floor)
             uncertain += (s->row_floor[row] + uncertain) / fmax(r2[row], rule->tiny);

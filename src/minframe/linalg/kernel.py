@@ -96,7 +96,7 @@ def kernel(
     product = 1.0
     known = tl.zeros((PADDED,), tl.float64)
     for axis in tl.static_range(D):
-        bar = tl.where(by_length, peak - equal * tl.sqrt(peak), peak * fraction)
+        bar = tl.where(by_length, tl.maximum(peak - equal * tl.sqrt(peak), tiny), peak * fraction)
         limit = tl.full((), float("inf"), tl.float64)
         if HAS_SHORT and axis > 0:
             shortest = tl.full((), float("inf"), tl.float64)

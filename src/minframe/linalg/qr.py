@@ -161,7 +161,9 @@ def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None
     """
     if equal is None:
         return peak * FRACTION
-    height = torch.addcmul(peak, equal, peak.sqrt(), value=-1)
+    height = torch.addcmul(peak, equal, peak.sqrt(), value=-1).clamp_min(
+        TINY
+    )  # rows of no length, as padding, never tie
     return height if longest is None else torch.where(longest, height, peak * FRACTION)
 
 
