@@ -306,6 +306,7 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
     distance = linear.cloud.offset().reshape(-1, 1)
     if linear.own_inverse is not None and not isinstance(linear.stabiliser, IsometryStabiliser):
         # Poses have a unit of their own. In it, rounding is as large as the matrix that leads there makes it.
-        distance = distance * torch.linalg.matrix_norm(linear.own_inverse, 2).reshape(-1, 1)
+        known = torch.where(linear.own_inverse.isfinite(), linear.own_inverse, 0)  # samples with NaN stay NaN elsewhere
+        distance = distance * torch.linalg.matrix_norm(known, 2).reshape(-1, 1)
     distance = distance.cpu()
     return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())
