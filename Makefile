@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.ready
 
 # PyTorch comes first and pinned, so that no other package chooses a build of it.
-$(VENV)/.ready: pyproject.toml lab/pyproject.toml src/minframe/linalg/_native.c src/minframe/labelling/_graphs.c
+$(VENV)/.ready: pyproject.toml lab/pyproject.toml $(wildcard src/minframe/*/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" --editable "lab[dynamics,is2re,toptag]"
@@ -36,6 +36,7 @@ bench: setup
 	$(BIN)/python lab/benchmarks/frames.py
 	$(BIN)/python lab/benchmarks/linear.py
 	$(BIN)/python lab/benchmarks/permutations.py
+	$(BIN)/python lab/benchmarks/graphs.py
 
 # The pages in docs/, as docs/_build/index.html. The tests build them as well, and run every example in them.
 docs: setup

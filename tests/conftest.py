@@ -1,5 +1,4 @@
 import shutil
-import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,21 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from minframe.linalg import loops as door
 from minframe.linalg import native
 
 torch.set_num_threads(1)
 
 
 @pytest.fixture(params=["compiled", "pytorch"])
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Both ways in which rows are decomposed, however many they are."""
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways in which rows are decomposed."""
     if request.param == "pytorch":
         with native.disabled():
             yield
     else:
         request.getfixturevalue("compiled")
-        monkeypatch.setattr(door, "MAX_NATIVE_NUMEL", sys.maxsize)
         yield
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 import minframe as mf
+from minframe.checks import check_installed
 
 X = torch.randn(4, 5, 3)
 FULL = torch.ones(4, 5, dtype=torch.bool)
@@ -456,3 +460,50 @@ def test_nan_in_what_tells_rows_apart(name: str) -> None:
         model(x, h)
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(model, backend="eager", fullgraph=True)(x, h)[::2], plain[::2])
+
+
+@pytest.mark.parametrize(("name", "module"), [("ase", "minframe.ase"), ("torch_geometric", "minframe.pyg")])
+def test_a_script_that_hides_a_package_is_named(
+    name: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / f"{name}.py"
+    script.write_text("")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=rf"{module} needs .* {re.escape(str(script))}, which hides it: rename"):
+        check_installed(name, "it", module, name)
+    with pytest.raises(ImportError, match="not installed: pip install nowhere"):
+        check_installed("not_there_at_all", "it", module, "nowhere")
+
+
+def test_rows_and_samples_of_one_number_in_another_order():
+    def summed(x, batch):
+        return x.new_zeros(int(batch.max()) + 1, 3).index_add(0, batch, x)
+
+    x = torch.randn(3, 3)
+    model = mf.Equivariant(summed, mf.O(3), "vector", "vector", batch="batch")
+    assert torch.allclose(model(x, batch=torch.arange(3)), x, atol=1e-5)
+    with pytest.raises(ValueError, match="Sort the rows by batch"):
+        model(x, batch=torch.tensor([2, 0, 1]))
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (3, 2), (5, 2), (3, 3), (2, 2, 2), (1, 0), (4,), ()], ids=str)
+def test_edge_index_of_another_shape(shape):
+    model = mf.Equivariant(lambda x, e: x, mf.S(), inputs={"x": "node", "e": "edge_index"}, outputs="node")
+    edges = torch.zeros(shape, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"must have shape \(2, E\)"):
+        model(torch.randn(4, 2), edges)
+    with pytest.raises(ValueError, match=r"must have shape \(2, E\)"):
+        mf.graph.canonical_form_sparse(edges, num_nodes=4)
+
+
+def test_small_mistakes_are_named():
+    with pytest.raises(ValueError, match="chunk must be a number of poses"):
+        mf.frames.Smooth(chunk=0)
+    with pytest.raises(ValueError, match="mask names 'x'"):
+        mf.Equivariant(lambda x: x, mf.O(3), mask="x")
+    with pytest.raises(TypeError, match="returned None"):
+        mf.Equivariant(lambda x: None, mf.O(3))(torch.randn(4, 3))
+    model = mf.Invariant(lambda x: x.sum((-1, -2)), mf.O(3), frames=mf.frames.Smooth())
+    with pytest.raises(NotImplementedError, match=r"torch\.vmap"):
+        torch.vmap(model)(torch.randn(2, 4, 3))

@@ -121,7 +121,25 @@ def test_layers_on_symmetric_molecules(
         assert float((again_v - v @ g.mT).abs().max()) < 1e-11 * max(float(v.abs().max()), 1)
 
 
-@pytest.mark.parametrize("frames", [FRAMES[1], FRAMES[2]], ids=repr)
+@pytest.mark.parametrize("group", [mf.O(3), mf.SO(3)], ids=repr)
+def test_features_tell_symmetric_neighbours_apart(group: mf.Group) -> None:
+    """Unordered frames are shared by layers, but where neighbours are equivalent: there their features count."""
+    pos = torch.tensor(SYMMETRIC["methane"], dtype=torch.float64)
+    edge_index = torch.stack([torch.arange(1, 5), torch.zeros(4, dtype=torch.int64)])
+    model = local(group, mf.frames.Unordered())
+    found = model.neighbourhoods(edge_index, 5, vectors=pos[1:])
+    assert found.needs_features
+    equal, v = torch.ones(5, 4, dtype=torch.float64), torch.zeros(5, 3, dtype=torch.float64)
+    different = equal.clone()
+    different[:, 0] = torch.arange(5.0, dtype=torch.float64) / 4
+    alike, apart = (model(found, vectors=pos[1:], h=h, v=v)["vector"][0] for h in (equal, different))
+    assert float(alike.abs().max()) < 1e-11  # nothing but zero has the symmetry of a tetrahedron
+    assert float(apart.abs().max()) > 1e-2
+    again = model(edge_index, vectors=pos[1:], h=different, v=v)["vector"][0]
+    assert torch.equal(again, apart)
+
+
+@pytest.mark.parametrize("frames", FRAMES, ids=repr)
 @pytest.mark.parametrize("group", GROUPS, ids=repr)
 def test_layers_share_frames(group: mf.Group, frames: mf.frames.Method) -> None:
     edge_index, values = neighbourhoods(group, torch.float64)
@@ -173,10 +191,6 @@ def test_single_precision_stays_single() -> None:
 
 def test_what_is_wrong_is_said() -> None:
     edge_index, values = neighbourhoods(mf.O(3), torch.float64)
-    model = local(mf.O(3), mf.frames.Unordered())
-    found = model.neighbourhoods(edge_index, **values)
-    with pytest.raises(ValueError, match="tell neighbours apart"):
-        model(found, **values)
     with pytest.raises(ValueError, match="leaves it alone"):
         local(mf.Lorentz(), mf.frames.Smooth(), 2.0)
     with pytest.raises(ValueError, match="positive length"):
@@ -189,3 +203,21 @@ def test_what_is_wrong_is_said() -> None:
         mf.Local(lambda vectors: vectors, mf.O(3))
     with pytest.raises(ValueError, match="has nodes up to 5, but there are 3"):
         mf.Local(lambda vectors, index: vectors, mf.O(3))(torch.tensor([[0], [5]]), 3, vectors=torch.randn(1, 3))
+
+
+@pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Unordered(), mf.frames.Smooth()], ids=str)
+def test_as_many_neighbourhoods_as_edges(frames: mf.frames.Method) -> None:
+    """Pairs: an entry per edge and one per neighbourhood have the same shape, and belong to different nodes."""
+    generator = torch.Generator().manual_seed(0)
+    pos = torch.randn(4, 3, dtype=torch.float64, generator=generator)
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    vectors = pos[edge_index[0]] - pos[edge_index[1]]
+
+    def summed(vectors: Tensor, index: Tensor) -> Tensor:
+        return vectors.new_zeros(int(index.max()) + 1, 3).index_add(0, index, vectors)
+
+    layer = mf.Local(summed, mf.SO(3), outputs="vector", frames=frames)
+    want = torch.zeros_like(pos).index_add(0, edge_index[1], vectors)
+    for order in (torch.arange(4), torch.tensor([2, 0, 3, 1])):
+        got = layer(edge_index[:, order], 4, vectors=vectors[order])
+        assert torch.allclose(got, want, atol=1e-12)

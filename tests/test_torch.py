@@ -162,6 +162,26 @@ def test_forward_mode_and_function_transforms(group: mf.Group) -> None:
     )
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_function_transforms_of_weights_through_symmetric_graphs(listed: bool) -> None:
+    cycle = torch.eye(6).roll(1, 1) + torch.eye(6).roll(-1, 1)
+    edges, kind = (cycle.nonzero().T, "edge_index") if listed else (cycle, "edge")
+    model = mf.Equivariant(lambda edges, w: w.sin(), mf.S(), {"edges": kind, "w": "constant"}, "node")
+    w, tangent = torch.randn(2, 6, 3, dtype=torch.float64).unbind()
+
+    def loss(w: Tensor) -> Tensor:
+        return model(edges, w).pow(2).sum()
+
+    w.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(w), w)
+    w = w.detach()
+    torch.testing.assert_close(torch.func.grad(loss)(w), gradient)
+    torch.testing.assert_close(torch.func.jvp(loss, (w,), (tangent,))[1], (gradient * tangent).sum())
+    with torch.autograd.forward_ad.dual_level():
+        dual = loss(torch.autograd.forward_ad.make_dual(w, tangent))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, (gradient * tangent).sum())
+
+
 def test_parameters_learn_while_inputs_need_no_gradient() -> None:
     model = mf.Equivariant(mlp(torch.float32), mf.E(3))
     model(torch.randn(4, 5, 3)).sum().backward()

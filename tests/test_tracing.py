@@ -113,3 +113,24 @@ def test_sizes_that_depend_on_the_data() -> None:
     tracing.assume_positive(1)
     with pytest.raises(RuntimeError):
         tracing.assume_positive(0)
+
+
+def test_batched_gradients_have_no_memory() -> None:
+    """``is_grads_batched`` hands a backward pass tensors that stand for many, and are no transform's."""
+    seen: list[bool] = []
+
+    class Look(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            seen.append(tracing.is_plain(g))
+            return g * 1
+
+    x = torch.ones(3, requires_grad=True)
+    y = Look.apply(x)
+    torch.autograd.grad(y, x, torch.ones(3), retain_graph=True)
+    torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
+    assert seen == [True, False]

@@ -63,6 +63,8 @@ def check_wheel(wheel: Path) -> None:
     plain = [r for r in required if "extra ==" not in r]
     check(len(plain) == 1 and plain[0].startswith("torch"), f"it requires {', '.join(plain)}")
     check("minframe/py.typed" in names, "it is typed")
+    sources = [n for n in inside if n.endswith((".c", ".h"))]
+    check(not sources, f"no source in C is installed {sources or ''}")
 
 
 def check_sdist(sdist: Path) -> None:
@@ -119,6 +121,9 @@ def main() -> None:
         probe = f"import importlib.util as u; print(*[n for n in {ABSENT} if u.find_spec(n)])"
         present = run(python, "-c", probe, cwd=folder).split()
         check(not present, f"the environment is without {', '.join(ABSENT)} {present or ''}")
+        strict = "import warnings; warnings.filterwarnings('error', '.*since it was compiled'); import minframe"
+        run(python, "-c", strict, cwd=folder)
+        check(True, "what was compiled is used")
         blocks = readme_blocks(sdist)
         script = folder / "readme.py"
         script.write_text("\n".join(blocks))

@@ -4,6 +4,7 @@ from minframe import forms, frames, graph, prior, spectral, testing
 from minframe.canonical import canonicalize
 from minframe.checks import unchecked
 from minframe.frame import Frame
+from minframe.frame.collate import collate
 from minframe.groups import (
     GL,
     SE,
@@ -68,6 +69,7 @@ __all__ = [
     "Trivial",
     "U",
     "canonicalize",
+    "collate",
     "envelope",
     "forms",
     "frames",

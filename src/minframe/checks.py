@@ -9,30 +9,53 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib.util
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from minframe.tracing import is_compiling, is_mapped, is_transformed
 
-_checked = contextvars.ContextVar("minframe_checked", default=True)
+P = ParamSpec("P")
+T = TypeVar("T")
+NOTHING, READING, ERRORS = range(3)  # what checks may do: nothing, read the data, and raise errors
+_checks = contextvars.ContextVar("minframe_checks", default=ERRORS)
 
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
     """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation."""
-    token = _checked.set(False)
+    token = _checks.set(NOTHING)
     try:
         yield
     finally:
-        _checked.reset(token)
+        _checks.reset(token)
+
+
+def limited(allowed: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function where checks may do no more than is allowed.
+
+    ``READING`` is for operators, in compiled code: they choose the shortest way by the data, and samples without a
+    frame are NaN.
+    """
+    token = _checks.set(min(allowed, _checks.get()))
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _checks.reset(token)
 
 
 def data_checks_enabled() -> bool:
-    """Whether checks may read tensor values now."""
-    return not is_compiling() and _checked.get()
+    """Whether tensor values may be read now."""
+    return not is_compiling() and _checks.get() != NOTHING
+
+
+def errors_enabled() -> bool:
+    """Whether bad values are an error now; else they give NaN."""
+    return not is_compiling() and _checks.get() == ERRORS
 
 
 def readable(x: Tensor) -> bool:
@@ -45,9 +68,14 @@ def all_true(condition: Tensor) -> bool:
     return readable(condition) and bool(condition.all())
 
 
+def all_finite(x: Tensor) -> bool:
+    """Whether no number is NaN or infinite; False if they may not be read now."""
+    return readable(x) and math.isfinite(x.detach().sum().abs().item())
+
+
 def check_finite(peak: Tensor, name: str) -> None:
     """``peak``: a non-negative number per sample that is NaN or infinite if anything in the sample is."""
-    if readable(peak) and not math.isfinite(peak.sum().item()):
+    if errors_enabled() and readable(peak) and not math.isfinite(peak.sum().item()):
         bad = (~peak.flatten().isfinite()).nonzero().flatten().tolist()
         raise ValueError(
             f"{name} has NaN or infinite coordinates (or some beyond 1e150) in sample {bad[0]} of {peak.numel()}: "
@@ -174,6 +202,17 @@ def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
         )
 
 
+def check_owners_known(batch: Tensor, count: int, name: str) -> None:
+    """Raise an error where an entry per row and an entry per sample have the same shape, and mean different samples."""
+    if not readable(batch) or count != batch.shape[0]:  # while tracing, the count is not known
+        return
+    if not torch.equal(batch, torch.arange(count, dtype=batch.dtype, device=batch.device)):
+        raise ValueError(
+            f"{name} gives each of its {count} samples one row, and not in their order: whether a tensor of {count} "
+            f"entries belongs to rows or to samples cannot be known. Sort the rows by {name}"
+        )
+
+
 def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
     """A boolean tensor ``(*batch, n)`` for a cloud ``x``, with at least one real row in every sample."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -213,3 +252,18 @@ def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
                 f"{name} leaves sample {int(sizes.argmin())} of {len(sizes)} with no points: "
                 "renumber the samples, for example with torch.unique(batch, return_inverse=True)[1]"
             )
+
+
+def check_installed(package: str, title: str, module: str, install: str) -> None:
+    """Raise an ``ImportError`` unless a package that ``module`` needs can be imported.
+
+    A script of its name, in the folder that Python looks in first, hides a package that is installed.
+    """
+    found = importlib.util.find_spec(package)
+    if found is None:
+        raise ImportError(f"{module} needs {title}, which is not installed: pip install {install}")
+    if found.submodule_search_locations is None:
+        raise ImportError(
+            f"{module} needs {title}, but import {package} finds the file {found.origin}, which hides it: rename the "
+            "file, and remove what Python compiled of it from __pycache__"
+        )

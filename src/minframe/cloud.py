@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import check_finite, data_checks_enabled, readable
+from minframe.checks import all_finite, check_finite, errors_enabled, readable
 from minframe.dtypes import wide
 from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Layout
@@ -19,6 +19,7 @@ from minframe.tracing import has_tangent
 from minframe.types import Type
 
 MAX_INPUT_ROUNDING = 1e-3  # rounding of an input relative to its length, above which other inputs are preferred
+MIN_RANK_ROUNDINGS = 4.0  # roundings of the longest row that the last axis exceeds; see ``linalg.qr``
 MAX_COORDINATE = 1e150  # coordinates above this have squares that overflow
 LATER_INPUT_FACTOR = 0.83  # factor on the length of each further input, so that no two inputs tie
 
@@ -197,10 +198,10 @@ class Cloud:
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
 
-        ``None`` where NaN is an error anyway.
+        ``None`` where NaN is an error anyway, or where there is none.
         """
         rows, layout = self.rows()
-        if data_checks_enabled():
+        if errors_enabled() or all_finite(rows):
             return rows, layout, None
         return torch.where(rows.isfinite(), rows, 0), layout, 0 * layout.total(rows.detach()).sum(-1)
 
@@ -249,7 +250,8 @@ class Cloud:
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
             floor = None if origin is None or self.distance is None else 8 * eps * self.distance
-            return Rows(rows, layout, Precision(eps, tolerance, floor, self.name), origin, self.longest)
+            precision = Precision(eps, tolerance, floor, self.name, (MIN_RANK_ROUNDINGS * eps, tolerance))
+            return Rows(rows, layout, precision, origin, self.longest)
         number = torch.promote_types(rows.dtype, torch.float64)
         planes = rows.movedim(-1, 0).to(number, copy=True, memory_format=torch.contiguous_format)
         start, noise = 0, []
@@ -284,9 +286,12 @@ class Reduction:
         matrix: ``(*batch, d, d)``, the matrix for the rows; ``None`` is the identity.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
+        rounding: ``(*batch,)``, of the rows after the matrix, over the longest of them, where that matrix is any of
+            full rank. ``None``: an isometry's, or the identity.
     """
 
     cloud: Cloud
     matrix: Tensor | None
     blocks: Sequence[slice] | None
     axes: Tensor | None = None
+    rounding: Tensor | None = None

@@ -10,15 +10,14 @@ ones carry the frame. Of points with a uniform density the distances of the near
 furthest, so that fewer of them share the weight: smooth frames of 13 neighbours have 1.1 poses instead of 2.8, both at
 a sharpness of 32.
 
-**Layers.** Between layers, features of nodes that are equal by symmetry differ by rounding. Smooth and minimal frames
-do not depend on them, and are computed once for all layers. Unordered frames distinguish neighbours by them, anew in
-each layer, and treat features as equal that differ by ``eps^(3/4)`` of the largest.
+**Layers.** Frames depend on the vectors alone, and are computed once for all layers. Only where a neighbourhood is
+symmetric do unordered frames distinguish its neighbours by their features, anew in each layer. Between layers, features
+that are equal by symmetry differ by rounding: those that differ by at most ``eps^(3/4)`` of the largest are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,77 +26,17 @@ from torch import Tensor, nn
 from minframe.checks import check_edge_index, check_tensor
 from minframe.cloud import Input
 from minframe.frame import Frame
-from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Smooth
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
-from minframe.layout.expand import RaggedExpansion
-from minframe.signature import Path, Signature
+from minframe.messages import Messages, Neighbourhoods, OfEdges, OfNodes
+from minframe.signature import Signature
 from minframe.tracing import tree_map
-from minframe.wrap import Equivariant
 
 SMOOTH = Smooth(sharpness=64.0, moments=False)  # distances of nearest neighbours differ enough for this sharpness
 ENVELOPE_EXPONENT = 4  # the exponent of the envelope
 MIN_DISTANCE = 1 / 16  # distance, relative to the cutoff, below which rows get shorter again
 UNMOVED_TYPES = ("node", "scalar")  # types of numbers without coordinates
-
-
-@dataclass(frozen=True)
-class Neighbourhoods:
-    """The frames of all neighbourhoods of a graph, for several layers.
-
-    Attributes:
-        edge_index: ``(2, M)``, from senders to receivers.
-        num_nodes: of the graph.
-        present: ``(B,)``, the nodes that have neighbours.
-        index: ``(M,)``, the neighbourhood that each edge belongs to, ``present[index]`` being its receiver.
-        frame: of all of them; several, if the method averages over several.
-    """
-
-    edge_index: Tensor
-    num_nodes: int
-    present: Tensor
-    index: Tensor
-    frame: Frame | Sequence[Frame]
-    shown: dict[tuple[str, str], tuple[Tensor, int, Tensor]] = field(default_factory=dict)  # poses of vectors
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A tensor with an entry for each node, ``(num_nodes, ...)``, to be taken from the sender of each edge."""
-
-    x: Tensor
-    sender: Tensor
-
-
-@dataclass(frozen=True)
-class _OfEdges:
-    """A tensor with an entry for each edge, whose pose may be known from another layer."""
-
-    x: Tensor
-    found: Neighbourhoods
-
-
-class _Messages(Equivariant):
-    """Senders of repeated edges are looked up once, and the poses of vectors found once for all layers."""
-
-    def _shown(self, frame: Frame, path: Path, type: str, x: Any) -> Any:
-        if isinstance(x, _Sent) and isinstance(frame, WeightedFrame) and isinstance(frame.expansion, RaggedExpansion):
-            rows = x.x[x.sender[frame.expansion.entry]]
-            self.group.check(rows, type, ".".join(path), frame.shown_layout)
-            return frame.elements.pose(rows, type)
-        if isinstance(x, _Sent):
-            return super()._shown(frame, path, type, x.x[x.sender])
-        if not isinstance(x, _OfEdges):
-            return super()._shown(frame, path, type, x)
-        key, version = (path[0], type), x.x._version
-        given, then, pose = x.found.shown.get(key, (None, 0, None))
-        if given is not x.x or then != version or frame is not x.found.frame:
-            self.group.check(x.x, type, ".".join(path), frame.layout)
-            pose = super()._shown(frame, path, type, x.x)
-            if frame is x.found.frame:
-                x.found.shown[key] = (x.x, version, pose)
-        return pose
 
 
 class Local(nn.Module):
@@ -120,7 +59,7 @@ class Local(nn.Module):
     ``g_receiver^-1 g_sender`` says, and features between layers stay in common coordinates. Nodes with one or two
     neighbours are averaged over what their neighbourhood leaves open, in closed form. Nodes without any get zeros.
 
-    Frames depend on the vectors alone (but for ``mf.frames.Unordered()``), so that layers share them:
+    Frames depend on the vectors, so that layers share them:
 
     >>> found = model.neighbourhoods(edge_index, vectors=vectors)
     >>> v = model(found, vectors=vectors, h=h, v=v)
@@ -135,7 +74,8 @@ class Local(nn.Module):
         nodes: types of what belongs to nodes, and is taken from the sender of each edge. It determines no frames.
         outputs: types of what the backbone returns for each neighbourhood; ``"node"`` and ``"scalar"``: numbers.
         frames: how frames are chosen. ``mf.frames.Minimal()`` depends on the order of the edges, and is the fastest.
-            Under ``mf.frames.Unordered()`` numbers of nodes and edges tell neighbours apart that are alike.
+            Under ``mf.frames.Unordered()`` numbers of nodes and edges distinguish neighbours that a symmetry of the
+            neighbourhood maps to each other.
         cutoff: length from which on vectors of ``edges`` have no part in the frames: outputs do not jump where
             neighbours come and go, if messages go to zero there, too. The first vector of ``edges`` has this length.
             For groups that leave lengths alone.
@@ -166,11 +106,10 @@ class Local(nn.Module):
         if cutoff is not None and not cutoff > 0:
             raise ValueError(f"cutoff must be a positive length, got {cutoff!r}")
         allowed = frames.frame_types(group)
-        self.of_nodes = "node" in allowed
         self.rows = [name for name, kind in self.edges.items() if kind in allowed and kind not in UNMOVED_TYPES]
         types = {name: "node" if kind == "scalar" else kind for name, kind in (self.edges | self.nodes).items()}
         outputs = tree_map(lambda type: "scalar" if type == "node" else type, outputs)  # one for each neighbourhood
-        self.wrapped = _Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
+        self.wrapped = Messages(backbone, group, types, outputs, self.rows, batch="index", frames=frames)
         if cutoff is not None:
             self.wrapped.frame_on = ()  # the rows determine the frame, not the vectors that the backbone is shown
 
@@ -180,28 +119,34 @@ class Local(nn.Module):
         Args:
             edge_index: ``(2, M)``, from senders to receivers.
             num_nodes: by default as many as ``nodes`` have entries for or, without any, as ``edge_index`` names.
-            **values: what ``edges`` has vectors of; the rest, if given, counts under ``mf.frames.Unordered()`` alone.
+            **values: the vectors of ``edges``; others are not needed.
         """
         if num_nodes is None:
             known = [len(values[name]) for name in self.nodes if name in values]
             num_nodes = known[0] if known else int(edge_index.max()) + 1 if edge_index.numel() else 0
         check_tensor(edge_index, "edge_index")
         check_edge_index(edge_index, "edge_index", num_nodes)
-        present, index = torch.unique(edge_index[1], return_inverse=True)
+        present, index = _numbered(edge_index[1], num_nodes)
         missing = [name for name in self.rows if name not in values]
         if missing:
             raise TypeError(f"the frames of neighbourhoods are determined by {missing[0]}, which was not given")
         inputs = [Input(name, values[name], self.edges[name]) for name in self.rows]
         if self.cutoff is not None:
             inputs = _faded(inputs, self.cutoff)
-        if self.of_nodes:
-            inputs += [
-                Input(name, _alike(x)[edge_index[0]] if name in self.nodes else _alike(x), "node")
-                for name, x in values.items()
-                if (self.edges | self.nodes).get(name) in UNMOVED_TYPES
-            ]
-        cloud = self.group.cloud(inputs, batch=index)
-        return Neighbourhoods(edge_index, num_nodes, present, index, self.frames(self.group, cloud))
+        frame = self.frames(self.group, self.group.cloud(inputs, batch=index))
+        return Neighbourhoods(edge_index, num_nodes, present, index, frame, inputs, self.frames.needs_features(frame))
+
+    def _frame(self, found: Neighbourhoods, values: Mapping[str, Tensor]) -> Frame | Sequence[Frame]:
+        """The frame for this layer: the one found, unless features of nodes and edges have a part in it."""
+        types = self.edges | self.nodes
+        features = [
+            Input(name, _alike(x)[found.edge_index[0]] if name in self.nodes else _alike(x), "node")
+            for name, x in values.items()
+            if found.needs_features and types.get(name) in UNMOVED_TYPES
+        ]
+        if not features:
+            return found.frame
+        return self.frames(self.group, self.group.cloud([*found.rows, *features], batch=found.index))
 
     def forward(self, edge_index: Tensor | Neighbourhoods, num_nodes: int | None = None, **values: Tensor) -> Any:
         """What the backbone returns, with an entry for each node.
@@ -211,26 +156,21 @@ class Local(nn.Module):
             num_nodes: as of ``neighbourhoods``.
             **values: the ``edges`` and ``nodes``.
         """
-        if not isinstance(edge_index, Neighbourhoods):
-            found = self.neighbourhoods(edge_index, num_nodes, **values)
-        elif self.of_nodes:
-            raise ValueError(
-                f"mf.frames.{self.frames!r} tell neighbours apart by what nodes have, which changes from layer to "
-                "layer: give edge_index, or choose mf.frames.Smooth() or mf.frames.Minimal()"
-            )
-        else:
-            found = edge_index
+        found = edge_index
+        if not isinstance(found, Neighbourhoods):
+            found = self.neighbourhoods(found, num_nodes, **values)
         given: dict[str, Any] = {"index": found.index}
         for name, x in values.items():
             if name not in self.edges and name not in self.nodes:
                 raise TypeError(f"{name!r} is named neither in edges= nor in nodes=: {[*self.edges, *self.nodes]}")
-            given[name] = _Sent(x, found.edge_index[0]) if name in self.nodes else _OfEdges(x, found)
-        outputs = self.wrapped.averaged(found.frame, [], given)
+            given[name] = (OfNodes if name in self.nodes else OfEdges)(x, found)
+        outputs = self.wrapped.averaged(self._frame(found, values), [], given)
 
         def of_all(y: Tensor) -> Tensor:
             return y.new_zeros((found.num_nodes, *y.shape[1:])).index_copy(0, found.present, y)
 
-        return outputs if len(found.present) == found.num_nodes else tree_map(of_all, outputs)
+        in_order = len(found.index) > len(found.present) == found.num_nodes
+        return outputs if in_order else tree_map(of_all, outputs)
 
 
 def envelope(vectors: Tensor, cutoff: float) -> Tensor:
@@ -248,6 +188,18 @@ def _faded(inputs: Sequence[Input], cutoff: float) -> list[Input]:
     fade = envelope(first.x, cutoff).unsqueeze(-1)
     near = first.x / (first.x.square().sum(-1, keepdim=True) + (MIN_DISTANCE * cutoff) ** 2).sqrt()
     return [first._replace(x=near * fade), *(other._replace(x=other.x * fade) for other in others)]
+
+
+def _numbered(receiver: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The nodes that receive something, and the number among them of each edge's receiver.
+
+    Where no node receives twice they are numbered like the edges, so that an entry per edge is one per neighbourhood.
+    """
+    some = torch.zeros(num_nodes, dtype=torch.bool, device=receiver.device).index_fill(0, receiver, True)
+    present = some.nonzero().squeeze(-1)
+    if len(present) == len(receiver):
+        return receiver, torch.arange(len(receiver), device=receiver.device)
+    return present, receiver if len(present) == num_nodes else (some.cumsum(0) - 1)[receiver]
 
 
 @torch.no_grad()

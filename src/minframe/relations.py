@@ -11,6 +11,7 @@ from torch import Tensor
 from minframe.checks import check_mask, check_numbers, check_tensor, data_checks_enabled
 from minframe.cloud import Relations
 from minframe.labelling.colours import channels, edge_colours, node_colours
+from minframe.labelling.rows import node_classes, pair_colours
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.types import Type
 
@@ -101,21 +102,25 @@ def coloured(
     """The colours of all nodes and edges of dense graphs."""
     mask = layout.padding_mask()
     nodes, edges = ([layout.pad(x) for x in part] for part in (relations.nodes, relations.edges))
-    pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
-    for part, real in ((nodes, mask), (edges, pairs)):
-        for x in part:
-            check_numbers(x, name, real)
-    kinds = edge_colours(edges, rtol, mask) if edges else None
+    kinds = pair_colours(edges, rtol, mask) if edges else None
+    colours = node_classes(nodes, rtol, mask) if nodes else None
+    if (edges and kinds is None) or (nodes and colours is None):
+        pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
+        for part, real in ((nodes, mask), (edges, pairs)):
+            for x in part:
+                check_numbers(x, name, real)
+        kinds = edge_colours(edges, rtol, mask) if edges else None
+        colours = node_colours(nodes, rtol, mask) if nodes else None
     if directed is False and kinds is not None and data_checks_enabled() and not torch.equal(kinds, kinds.mT):
         sample = int((kinds != kinds.mT).flatten(1).any(-1).long().argmax())
         raise ValueError(
             f"{name} is not symmetric in sample {sample} of {kinds.shape[0]}, but directed=False declares graphs "
             "without directions: symmetrise it, for example with edges + edges.mT, or leave directed out"
         )
-    if nodes:
-        return Coloured(node_colours(nodes, rtol, mask), kinds, mask)
-    assert kinds is not None
-    return Coloured(kinds.new_zeros(kinds.shape[:2]), kinds, mask)
+    if colours is None:
+        assert kinds is not None
+        colours = kinds.new_zeros(kinds.shape[:2])
+    return Coloured(colours, kinds, mask)
 
 
 def smallest_gap(relations: Relations, layout: Layout) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from minframe.canonical import canonicalize
 from minframe.cloud import Input
+from minframe.frames.sorting import EQUAL_EIGENVALUES
 from minframe.groups.linear import LinearGroup
 from minframe.groups.orthogonal import O
 from minframe.groups.permutation import S
@@ -32,7 +33,6 @@ from minframe.labelling.backend import DEFAULT
 from minframe.labelling.cluster import cluster
 from minframe.linalg.qr import FRACTION
 
-EQUAL_EIGENVALUES = 1e-8  # relative to the largest: far above rounding, far below the gaps of small integer matrices
 MIN_MEAN_ENTRY = 1e-13  # averaged entries of unit vectors below this are rounding, and set to zero
 
 

@@ -1,4 +1,4 @@
-"""Whether a tensor is seen by compilers, tracers, transforms or dispatch modes.
+"""Whether a tensor is seen by compilers, tracers, transforms or dispatch modes; other private names of PyTorch.
 
 All private names of PyTorch that the library uses are here, as there is no public equivalent. They
 were last checked with PyTorch 2.13; ``tests/test_tracing.py`` fails where a later version changes one of them.
@@ -6,10 +6,12 @@ were last checked with PyTorch 2.13; ``tests/test_tracing.py`` fails where a lat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+import torch.utils.data
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils import _pytree
@@ -38,33 +40,59 @@ def is_mapped(x: Tensor) -> bool:
     return False
 
 
-def has_tangent(x: Tensor) -> bool:
-    """Whether derivatives are taken with respect to ``x``, backward or forward.
+def is_pushed(x: Tensor) -> bool:
+    """Whether a transform or forward-mode differentiation sees ``x``, which an ``autograd.Function`` has no rule for.
 
     Private: ``forward_ad`` does not say otherwise whether a level of it is active, and ``unpack_dual`` is an error
     outside of one. There since PyTorch 1.11.
     """
-    if torch.is_grad_enabled() and x.requires_grad:
-        return True
     if is_compiling():
         return False
     return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
+
+
+def has_tangent(x: Tensor) -> bool:
+    """Whether derivatives are taken with respect to ``x``, backward or forward."""
+    return (torch.is_grad_enabled() and x.requires_grad) or is_pushed(x)
 
 
 def is_plain(x: Tensor) -> bool:
     """Whether compiled loops may read ``x`` from memory: no compiler, tracer or transform, and no derivative.
 
     Nor may a dispatch mode or ``torch.jit.trace`` be active, which have to see every operation. Private:
-    ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0.
+    ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0. Nor may it stand for
+    many gradients, as with ``is_grads_batched``, which ``is_transformed`` does not see: it has no memory of its own.
     """
     return not (
         is_compiling()
         or type(x) is not Tensor
         or has_tangent(x)
         or x.is_neg()  # memory holds the opposite sign
+        or not torch._C._has_storage(x)
         or torch._C._len_torch_dispatch_stack()
         or torch._C._is_tracing()
     )
+
+
+def with_views(function: F) -> F:
+    """A decorator, for what an operator runs: complex conjugates are read as such, which are views of memory.
+
+    Below a dispatch mode, as in the first call of compiled code, PyTorch runs operators without the step that makes
+    conjugates of such views. Private: there is no public way to put it in again. Since PyTorch 2.0.
+    """
+    keys = torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative
+
+    @functools.wraps(function)
+    def wrapped(*args: Any) -> Any:
+        if not torch._C._dispatch_tls_is_dispatch_key_excluded(keys[0]):
+            return function(*args)
+        included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        for key in keys:
+            excluded = excluded.remove(key)
+        with torch._C._ForceDispatchKeyGuard(included, excluded):
+            return function(*args)
+
+    return wrapped  # type: ignore[return-value]
 
 
 def constant_while_compiling(function: F) -> F:
@@ -93,3 +121,16 @@ def tree_map(function: Callable[..., Any], *trees: Any) -> Any:
 def tree_leaves(tree: Any) -> list[Any]:
     """All leaves of nested containers; see ``tree_map``."""
     return _pytree.tree_leaves(tree)
+
+
+def collate_as_list(kind: type) -> None:
+    """Let ``torch.utils.data.default_collate``, and so every loader, return objects of this class as a list.
+
+    Private: the documentation of ``default_collate`` tells to update this mapping, which is in a private module. Since
+    PyTorch 1.13.
+    """
+    torch.utils.data._utils.collate.default_collate_fn_map[kind] = _as_list
+
+
+def _as_list(batch: list[Any], *, collate_fn_map: Any = None) -> list[Any]:
+    return list(batch)

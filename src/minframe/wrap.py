@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from minframe.checks import graph_hint
-from minframe.cloud import Input
+from minframe.cloud import Cloud, Input
+from minframe.declared import check_kinds, check_names, frame_paths
 from minframe.frame import Frame
+from minframe.frame.collate import collated
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
@@ -59,6 +61,9 @@ class Equivariant(RecordsLabelling):
     Each call finds the frame of the inputs, shows the backbone their canonical pose, and carries what it returns back,
     averaged over the symmetry of the input itself. The wrapper has no parameters and no buffers of its own.
 
+    A frame that was found before, by ``model.frame(x)`` in a worker of a loader or once for a data set, is passed as
+    ``model(x, frame=frame)``: one frame of the whole batch, or a list with one for each sample.
+
     Args:
         backbone: a module or a function.
         group: for example ``mf.E(3)``.
@@ -96,10 +101,7 @@ class Equivariant(RecordsLabelling):
         prior: Tensor | Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
-        if not callable(backbone):
-            raise TypeError(f"backbone must be a module or a function, got {type(backbone).__name__}")
-        if not isinstance(group, Group):
-            raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
+        check_kinds(backbone, group, frames)
         self.backbone = backbone
         self.group = group
         self.signature = self._signature(backbone)
@@ -109,25 +111,16 @@ class Equivariant(RecordsLabelling):
         self.batch = batch
         self.frames = frames
         self.detach_frame = detach_frame
-        for name in self.inputs:
-            if not self.signature.accepts(name):
-                raise ValueError(f"backbone has no argument {name!r} to give a type to; it has: {self.signature}")
-        for option, value in (("mask", mask), ("batch", batch)):
-            if value is not None and not isinstance(value, str):
-                raise TypeError(
-                    f"{option} must be the name of an argument, such as {option!r}, got {type(value).__name__}"
-                )
-        if not isinstance(frames, Method):
-            raise TypeError(f"frames must be a method such as mf.frames.Minimal(), got {frames!r}")
-        for _, name in [*leaves(self.inputs), *leaves(self.outputs, ("outputs",))]:
-            group.type(name)
-        self.frame_on = self._frame_paths(frame_on)
+        check_names(self.signature, group, self.inputs, outputs, mask, batch)
+        self.frame_on = frame_paths(self.inputs, frame_on, group, frames)
         self.labelling = frames.labelling(group)
         self.prior = None if prior is None else check_prior(prior, group)
         #: whether what belongs to rows has to be named, as frames depend on it
         self._names_rows = "node" in frames.frame_types(group)
         #: whether all arguments that have a type move with the frame
         self._all_move = all(isinstance(types, str) and types != "scalar" for types in self.inputs.values())
+        #: whether the backbone has an argument of its own that is called "frame"
+        self._takes_frame = self.signature.accepts("frame")
         #: arguments that the backbone does not take
         self._withheld = {name for name in (mask, batch) if name and not self.signature.accepts_keyword(name)}
 
@@ -135,41 +128,36 @@ class Equivariant(RecordsLabelling):
         """The arguments that can have a type."""
         return Signature.of(backbone)
 
-    def _frame_paths(self, frame_on: str | Sequence[str] | None) -> tuple[Path, ...]:
-        """The paths of the inputs that determine the frame, in the order of ``frames.frame_types(group)``."""
-        typed = dict(leaves(self.inputs))
-        allowed = self.frames.frame_types(self.group)
-        if frame_on is None:
-            paths = [path for path, kind in typed.items() if kind in allowed]
-            if not paths:
-                wanted = " or a ".join(repr(kind) for kind in allowed)
-                raise ValueError(
-                    f"no input determines a frame of {self.group}: inputs has {list(typed.values())}, "
-                    f"and one of them must be a {wanted}"
-                )
-        else:
-            names = [frame_on] if isinstance(frame_on, str) else list(frame_on)
-            if not names:
-                raise ValueError("frame_on is empty: name at least one input, or leave it out")
-            paths = [tuple(name.split(".")) for name in names]
-            for name, path in zip(names, paths, strict=True):
-                if path not in typed:
-                    known = ", ".join(".".join(p) for p in typed)
-                    raise ValueError(f"frame_on names {name!r}, which has no type; inputs gives types to: {known}")
-                if typed[path] not in allowed:
-                    raise ValueError(
-                        f"frame_on names {name!r}, got type {typed[path]!r}: a frame of {self.group} is taken of "
-                        f"inputs of "
-                        f"type {' or '.join(map(repr, allowed))}"
-                    )
-        self.group.check_frame_types([typed[path] for path in paths])
-        return tuple(sorted(paths, key=lambda path: allowed.index(typed[path])))
-
     def forward(self, first: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         # The first argument stands by itself so that torch.export takes dynamic_shapes=({0: batch},) for one input.
         args = (first, *args) if args or first is not None else ()
+        given = self._given(args, kwargs)
         names, values = self._named(args, kwargs)
-        return self.averaged(self._frames(values), names, values)
+        found = self._frames(values) if given is None else self._fitted(given, values)
+        return self.averaged(found, names, values)
+
+    def _given(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Frame | Sequence[Frame] | None:
+        """The frame that a call brings with it, taken out of its arguments. Anything else is for the backbone."""
+        frame = kwargs.get("frame")
+        if isinstance(frame, Frame) or (isinstance(frame, list | tuple) and frame and isinstance(frame[0], Frame)):
+            return cast(Frame | Sequence[Frame], kwargs.pop("frame"))
+        if frame is None and not self._takes_frame:
+            kwargs.pop("frame", None)
+        return None
+
+    def _fitted(self, given: Frame | Sequence[Frame], values: dict[str, Any]) -> Frame:
+        """The frame of a call that brings it, or one for each sample, with it."""
+        cloud = self._cloud(values)
+        frame = given if isinstance(given, Frame) else collated(given, cloud.layout)
+        if frame.group != self.group:
+            raise ValueError(f"frame is of {frame.group}, but the model is equivariant to {self.group}")
+        if frame.labelling is not None and frame.labelling != self.labelling:
+            raise ValueError(
+                f"frame was made with the canonical labelling of {frame.labelling}, but the model has that of "
+                f"{self.labelling}: canonical orders differ between libraries and versions; find the frames again"
+            )
+        frame.check_inputs(cloud)
+        return frame.for_other_inputs()
 
     def averaged(self, found: Frame | Sequence[Frame], names: Sequence[str], values: dict[str, Any]) -> Any:
         """The result of a call, given its frame or frames; ``names`` are those of positional arguments."""
@@ -223,6 +211,8 @@ class Equivariant(RecordsLabelling):
                 if name in values:
                     values[name] = map_typed(turned, types, values[name], (name,), strict=False)
         y = self._call(positional, values)
+        if y is None:
+            raise TypeError("the backbone returned None, which has no type: let it return its result")
         if self.outputs == "scalar":
             if frame.keeps_scalars:
                 return y
@@ -318,6 +308,10 @@ class Equivariant(RecordsLabelling):
 
     def _frames(self, values: dict[str, Any]) -> Frame | Sequence[Frame]:
         """The frame of one call, or several."""
+        return self.frames(self.group, self._cloud(values))
+
+    def _cloud(self, values: dict[str, Any]) -> Cloud:
+        """The inputs of one call that determine its frame, checked."""
         found: dict[Path, Input] = {}
 
         def find(path: Path, type: str, x: Any) -> Any:
@@ -341,7 +335,7 @@ class Equivariant(RecordsLabelling):
         if self._names_rows and not (self._all_move and values.keys() <= self.inputs.keys()):
             others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
             check_rowwise(self.inputs, others, cloud, self.group)
-        return self.frames(self.group, cloud)
+        return cloud
 
     def _present_labelling(self) -> str | None:
         return self.frames.labelling(self.group)

@@ -297,3 +297,33 @@ def test_groups_without_such_frames_say_so(group: mf.Group) -> None:
         mf.Equivariant(set_net, group, frames=UNORDERED)(torch.randn(2, 5, group.d))
     with pytest.raises(ValueError, match=r"mf.S\(\)"):
         (mf.S() * group).frame(torch.randn(2, 5, group.d))
+
+
+@pytest.mark.parametrize("group", [mf.S() * mf.GL(4), mf.S() * mf.Aff(4), mf.GL(4)], ids=str)
+def test_rows_of_many_sizes_under_general_groups(group: mf.Group) -> None:
+    """Long rows have leverages of almost one: no observer's rounding may decide whether these are equal."""
+    generator = torch.Generator().manual_seed(3)
+    product = isinstance(group, mf.groups.product.Product)
+    linear = group.linear if product else group
+    x = torch.randn(300, 9, 4, dtype=torch.float64, generator=generator)
+    x = x * 10 ** (6 * torch.rand(300, 9, 1, dtype=torch.float64, generator=generator) - 3)
+    g = linear.random(300, dtype=torch.float64, generator=generator, max_condition=10.0)
+    order = torch.randperm(9, generator=generator)
+    method = mf.frames.Minimal() if product else mf.frames.Unordered()
+    model = mf.Equivariant(lambda x: torch.tanh(x).roll(1, -1) + x, group, outputs="vector", frames=method)
+    want, got = linear.act(g, model(x), "vector")[:, order], model(linear.act(g, x)[:, order])
+    error = (got - want).abs().amax((-2, -1)) / want.abs().amax((-2, -1))
+    assert float(error.max()) <= 1e-8
+
+
+@pytest.mark.parametrize("group", [mf.S() * mf.SU(3), mf.S() * mf.O(3)], ids=str)
+def test_which_of_coincident_rows_comes_first_decides_nothing(group: mf.Group) -> None:
+    """Rows as far apart as what counts as zero: the rank does not depend on the order in which they are given."""
+    generator = torch.Generator().manual_seed(1)
+    number = torch.complex128 if group.linear.complex else torch.float64
+    centre, noise = (torch.randn(100, k, 3, dtype=number, generator=generator) for k in (1, 8))
+    x = centre + 1e-12 * noise
+    order = torch.randperm(8, generator=generator)
+    frame, again = (mf.canonicalize(y, group)[1] for y in (x, x[:, order]))
+    assert torch.equal(frame.rank, again.rank)
+    assert frame.size == again.size

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.linalg import native
 from minframe.testing import particles
 from table import LINEAR, bound, clouds_for, number, options, randn, relative
 
@@ -210,3 +213,21 @@ def test_complex_groups_want_complex_numbers() -> None:
 def test_bad_groups(make: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("native_loops", [True, False], ids=["C", "PyTorch"])
+@pytest.mark.parametrize("size", [1e-6, 2e-6, 5e-6, 1e-5])
+@pytest.mark.parametrize("group", [mf.O(5), mf.SE(5), mf.S() * mf.SO(5)], ids=str)
+def test_what_the_rank_leaves_out_is_not_seen(group: mf.Group, size: float, native_loops: bool) -> None:
+    """One long row, and many whose lengths are about the tolerance: what all of them lose together counts."""
+    generator = torch.Generator().manual_seed(0)
+    x = size * torch.randn(64, 24, 5, generator=generator)
+    x[:, -1] = torch.randn(64, 5, generator=generator)
+    model = mf.Equivariant(lambda x: x, group)
+    with contextlib.nullcontext() if native_loops else native.disabled():
+        error = (model(x) - x).norm(dim=(1, 2)) / x.norm(dim=(1, 2))
+        shown = mf.canonicalize(x, group)[1]
+    assert error.max() < 1e-5
+    padded = torch.nn.functional.pad(x, (0, 0, 0, 40))
+    mask = torch.arange(64) < 24
+    assert torch.equal(mf.canonicalize(padded, group, mask=mask.expand(64, 64))[1].rank, shown.rank)

@@ -1,8 +1,9 @@
-"""Small clouds are decomposed by compiled loops, others by PyTorch: with one result."""
+"""Rows are decomposed by compiled loops or by PyTorch, with one result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -13,10 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import minframe as mf
 from clouds import all_clouds
 from minframe.cloud import Input
-from minframe.layout import Dense
+from minframe.layout import Dense, Ragged
 from minframe.linalg import native
-from minframe.linalg.loops import loops_for, pivoted_qr
-from minframe.linalg.rows import PivotedQR
+from minframe.linalg.loops import loops_for, multiply, pivoted_qr, scatter
+from minframe.linalg.qr import floor_of, tie_width
+from minframe.linalg.rows import Rows
 from table import DIMENSIONS, DTYPES, GROUPS, clouds_for, relative
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -36,45 +38,78 @@ def is_compiled(x: Tensor) -> bool:
 
 def turned(x: Tensor, dtype: torch.dtype) -> Tensor:
     """In a pose where nothing is zero by accident."""
-    return (x @ mf.SO(x.shape[-1]).random(dtype=torch.float64).mT).to(dtype)
+    group = (mf.SU if dtype.is_complex else mf.SO)(x.shape[-1])
+    return (x @ group.random(dtype=x.dtype).mT).to(dtype)
 
 
-def assert_same(one: PivotedQR, other: PivotedQR, dtype: torch.dtype, name: str) -> None:
+def assert_same(rows: Rows, special: bool, dtype: torch.dtype, name: str) -> None:
+    """One result both ways; where all that is left of any row ties with nothing, only that rows tie."""
+    one, other = both(lambda: pivoted_qr(rows, special))
     assert torch.equal(one.determined, other.determined), name
     assert one.full == bool(one.determined.all())
-    known = one.determined
+    tied, other_tied = (torch.zeros_like(f.determined[..., 0]) if f.tied is None else f.tied for f in (one, other))
+    assert torch.equal(tied, other_tied), name
+    known, size = one.determined, float(other.peaks[..., 0].max().sqrt())
+    if rows.longest:
+        width = tie_width(other.peaks[..., :1], floor_of(rows), rows.precision.tolerance)
+        blurred = known & (other.peaks.sqrt() <= 1.01 * width)
+        assert (tied | ~blurred[..., : known.shape[-1] - special].any(-1)).all(), name
+        known = known & ~blurred.any(-1, keepdim=True)
+    shown = rows.layout.for_each_row(known)
     assert torch.equal(one.positions[known], other.positions[known]), name
-    tied = torch.zeros_like(known[..., 0]) if one.tied is None else one.tied
-    assert torch.equal(tied, torch.zeros_like(tied) if other.tied is None else other.tied), name
-    size = float(other.peaks[..., 0].max().sqrt())
     for left, right, atol in (
         (one.peaks.sqrt() * known, other.peaks.sqrt() * known, 1e-11 * size),
-        (one.pose(dtype), other.pose(dtype), max(1e-11, torch.finfo(dtype).eps) * size),
+        (one.pose(dtype) * shown, other.pose(dtype) * shown, max(1e-11, torch.finfo(dtype).eps) * size),
         (one.basis * known.unsqueeze(-2), other.basis * known.unsqueeze(-2), 1e-11),
     ):
         torch.testing.assert_close(left, right, rtol=0, atol=atol, msg=lambda text: f"{name}: {text}")
-    eye = torch.eye(known.shape[-1], dtype=torch.float64)
-    torch.testing.assert_close(one.basis.mT @ one.basis, eye.expand_as(one.basis), rtol=0, atol=1e-14)
+    eye = torch.eye(known.shape[-1], dtype=one.basis.dtype)
+    torch.testing.assert_close(one.basis.mH @ one.basis, eye.expand_as(one.basis), rtol=0, atol=1e-14)
+    if special:
+        det = torch.linalg.det(one.basis)
+        torch.testing.assert_close(det, torch.ones_like(det), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def padded(x: Tensor) -> dict[str, Tensor]:
+    """Two samples, with NaN for padding in front and behind."""
+    nothing = torch.full_like(x[:1], torch.nan)
+    mask = torch.ones(2, len(x) + 1, dtype=torch.bool)
+    mask[0, 0] = mask[1, -1] = False
+    return {"x": torch.stack([torch.cat([nothing, x]), torch.cat([x, nothing])]), "mask": mask}
+
+
+def listed(x: Tensor) -> dict[str, Tensor]:
+    """Three samples in turns, each with its rows in order; one of them has a single row."""
+    rows, batch = torch.cat([x, x[:1], x]), torch.tensor([0] * len(x) + [1] + [2] * len(x))
+    batch = batch[torch.randperm(len(rows))] if len(x) > 1 else batch  # samples of one row have to be in order
+    return {"x": rows[batch.argsort(stable=True).argsort()], "batch": batch}
+
+
+LAYOUTS = {"dense": lambda x: {"x": x.expand(2, *x.shape)}, "masked": padded, "batch vector": listed}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
 @pytest.mark.parametrize("longest", [False, True])
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("d", DIMENSIONS)
-def test_decompositions_agree(d: int, special: bool, longest: bool, dtype: torch.dtype) -> None:
-    named = clouds_for(mf.E(d)) | {name: x for name, x in all_clouds().items() if x.shape[-1] == d}
+def test_decompositions_agree(d: int, special: bool, longest: bool, dtype: torch.dtype, layout: str) -> None:
+    group: mf.Group = mf.Aff(d, complex=True) if dtype.is_complex else mf.E(d)
+    named = clouds_for(mf.U(d) if dtype.is_complex else group)
+    named |= {name: x for name, x in all_clouds().items() if x.shape[-1] == d}
     for name, x in named.items():
-        x = turned(x, dtype).expand(2, *x.shape)
-        cloud = mf.E(d).cloud([Input("x", x, "point")])
+        x = x.to(torch.complex128) if dtype.is_complex else x
+        x, *layouts = LAYOUTS[layout](turned(x, dtype)).items()
+        cloud = group.cloud([Input(*x, "point")], **dict(layouts))
         for origin in (False, True):
             cloud = cloud.centred() if origin else cloud
             cloud.longest = longest
             rows = cloud.as_rows()
             assert loops_for(rows.values, rows.layout) is native
-            assert_same(*both(lambda rows=rows: pivoted_qr(rows, special)), dtype, name)
+            assert_same(rows, special, dtype, name)
 
 
-@pytest.mark.parametrize("group", [g for g in GROUPS if not g.complex], ids=str)
+@pytest.mark.parametrize("group", GROUPS, ids=str)
 def test_poses_agree(group: mf.Group) -> None:
     """Also of groups that choose among rows of different rounding, and of several inputs."""
     for name, x in clouds_for(group).items():
@@ -106,9 +141,22 @@ def test_means_and_masks_agree(dtype: torch.dtype) -> None:
 def test_rows_may_be_anywhere_in_memory() -> None:
     x = torch.randn(7, 3, 5, dtype=torch.float64)
     z = torch.complex(torch.randn(7, 5, 3), torch.randn(7, 5, 3))
-    for rows in (x.mT, x.mT[::2, 1:], x.mT[0], x.mT.expand(2, 7, 5, 3), z.imag, z.conj().imag):
-        one, other = (mf.canonicalize(y, mf.E(3))[0] for y in (rows, rows.clone(memory_format=torch.contiguous_format)))
+    for rows in (x.mT, x.mT[::2, 1:], x.mT[0], x.mT.expand(2, 7, 5, 3), z.imag, z.conj().imag, z.conj()[:, ::2]):
+        group = mf.U(3) if rows.is_complex() else mf.E(3)
+        one, other = (mf.canonicalize(y, group)[0] for y in (rows, rows.clone(memory_format=torch.contiguous_format)))
         torch.testing.assert_close(one, other, rtol=0, atol=1e-14 if one.dtype == torch.float64 else 1e-6)
+
+
+def test_poses_belong_to_whoever_asked() -> None:
+    x = torch.randn(4, 6, 3)
+    for group in (mf.SE(3), mf.GL(3), mf.E(2) + mf.Trivial(1)):
+        first, frame = mf.canonicalize(x, group)
+        kept = first.clone()
+        first.zero_()
+        for _ in range(2):
+            again = frame.pose(x, own=True)
+            assert torch.equal(again, kept)
+            again.fill_(7)
 
 
 @pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Unordered()], ids=str)
@@ -127,9 +175,7 @@ def test_what_is_watched_is_left_to_pytorch() -> None:
     x = torch.randn(2, 5, 3)
     assert is_compiled(x)
     assert not is_compiled(x.to(torch.bfloat16))
-    assert not is_compiled(x.to(torch.complex64))
     assert not is_compiled(x.to("meta"))
-    assert not is_compiled(x.expand(1000, 2, 5, 3))
     assert not is_compiled(torch.randn(2, 5, 3, dtype=torch.complex64).conj().imag)
     assert not is_compiled(x.clone().requires_grad_())
     assert is_compiled(x.clone().requires_grad_().detach())
@@ -139,3 +185,59 @@ def test_what_is_watched_is_left_to_pytorch() -> None:
     seen = []
     torch.func.vmap(lambda x: seen.append(is_compiled(x)) or x)(x)
     assert seen == [False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_products_agree(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "MIN_NUMEL_PER_THREAD", 1)
+    ragged = Ragged(torch.randint(0, 7, (500,)), 7)
+    for layout, d in ((Dense((2, 3), 7), 3), (Dense((5,), 130), 4), (Dense((1,), 17_000), 5), (ragged, 3)):
+        x = torch.randn(*layout.rows_shape, d, dtype=dtype)
+        matrix = torch.randn(*layout.batch_shape, d, d, dtype=dtype).mH
+        for rows in (x, x.conj().mT.contiguous().mT):
+            for function in (partial(scatter, rows, layout), partial(multiply, rows, layout, matrix)):
+                one, other = both(function)
+                torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-11)
+                torch.set_num_threads(3)
+                try:
+                    assert torch.equal(function(), one)
+                finally:
+                    torch.set_num_threads(1)
+
+
+def decomposed(x: Tensor, threads: int, monkeypatch: pytest.MonkeyPatch, **layout: Tensor) -> list[Tensor]:
+    monkeypatch.setattr(native, "MIN_NUMEL_PER_THREAD", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        group = mf.Aff(x.shape[-1], complex=True) if x.is_complex() else mf.E(x.shape[-1])
+        cloud = group.cloud([Input("x", x, "point")], **layout).centred()
+        found = pivoted_qr(cloud.as_rows(), False)
+    finally:
+        torch.set_num_threads(before)
+    assert cloud.origin is not None
+    return [cloud.origin, found.coordinates[0], found.basis, found.positions, found.peaks, found.determined]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64], ids=str)
+def test_the_number_of_threads_changes_no_bit(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many samples, of large ones, and of both in one batch."""
+    batch = torch.cat([torch.zeros(17_001), torch.arange(1, 3).repeat(16_500), torch.arange(3, 40).repeat(9)]).long()
+    for shape, layout in (
+        ((50, 30, 3), {}),
+        ((3, 16_390, 3), {"mask": torch.rand(3, 16_390) < 0.9}),
+        ((2, 16_384, 4), {}),
+        ((len(batch), 3), {"batch": batch[torch.randperm(len(batch))]}),
+        ((0, 5, 3), {}),
+    ):
+        x = torch.randn(shape, dtype=dtype) + 3
+        one, *others = (decomposed(x, threads, monkeypatch, **layout) for threads in (1, 2, 5))
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True)), shape
+        if len(x):
+            with native.disabled():
+                want = decomposed(x, 1, monkeypatch, **layout)
+            assert torch.equal(one[3], want[3])
+            for a, b in zip(one, want, strict=True):
+                tolerance = 1e-5 if a.dtype in (torch.float32, torch.complex64) else 1e-11
+                torch.testing.assert_close(a, b.to(a.dtype), rtol=tolerance, atol=tolerance)

@@ -173,9 +173,10 @@ def test_edges_that_are_less_symmetric_than_points(name: str, frames: mf.frames.
 
 def test_permutations() -> None:
     """A model that depends on the order of nodes, made invariant to it."""
+    net = GIN(8, 16, 2, 4).double()
 
     def ordered(x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        h = GIN_NET(x, edge_index)
+        h = net(x, edge_index)
         place = torch.arange(len(h), dtype=h.dtype).unsqueeze(-1)
         return (torch.sin(place) * h).sum(0, keepdim=True)
 
@@ -190,9 +191,6 @@ def test_permutations() -> None:
     assert not torch.allclose(
         ordered(other.x, other.edge_index, batch), ordered(same.x, same.edge_index, batch), rtol=1e-3
     )
-
-
-GIN_NET = GIN(8, 16, 2, 4).double()
 
 
 def test_one_graph_is_as_good_as_a_batch() -> None:
@@ -332,3 +330,58 @@ def test_without_the_package(module: str, missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import minframe; import minframe.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].endswith(f"pip install {missing.replace('_', '-')}")
+
+
+# Frames beside the data
+
+
+class Both(nn.Module):
+    """Outputs of nodes and of the graph, which depend on the order of nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = GIN(8, 16, 2, 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.net(x + torch.linspace(0, 1, len(x), dtype=x.dtype).unsqueeze(-1), edge_index)
+        return y, global_mean_pool(y, batch)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_graphs_with_frames_from_workers(workers: int, tmp_path: Path) -> None:
+    model = mf.pyg.Equivariant(Both().double(), mf.S(), outputs=("node", "scalar"), frame_on=("x", "edge_index"))
+    transform = mf.pyg.AddFrame(mf.S(), frame_on=("x", "edge_index"))
+    names = [name for name in SHAPES if name != "one"]
+
+    class Set(InMemoryDataset):
+        def __init__(self) -> None:
+            super().__init__(str(tmp_path), transform=transform if workers else None)
+            kept = [graph(name) for name in names]
+            self.data, self.slices = self.collate(kept if workers else [transform(one) for one in kept])
+
+    loader = DataLoader(Set(), batch_size=3, num_workers=workers)
+    plain = DataLoader([graph(name) for name in names], batch_size=3)
+    for data, expected in zip(loader, plain, strict=True):
+        assert len(data.frame) == data.num_graphs
+        for found, own in zip(model(data.to("cpu")), model(expected), strict=True):
+            torch.testing.assert_close(found, own)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.parametrize("frames", FRAMES[:2], ids=str)
+def test_poses_with_frames_beside_the_data(group: mf.Group, frames: mf.frames.Method) -> None:
+    model = mf.pyg.Equivariant(PointNet().double(), group, outputs="vector", frames=frames)
+    transform = mf.pyg.AddFrame(group, frames=frames)
+    data = Batch.from_data_list([pickle.loads(pickle.dumps(transform(graph(name)))) for name in SHAPES])
+    torch.testing.assert_close(model(data), model(batch()), rtol=1e-10, atol=1e-10)
+    assert "frame" in data
+    single = transform(graph("square"))
+    torch.testing.assert_close(model(single), model(graph("square")), rtol=1e-10, atol=1e-10)
+
+
+def test_frames_that_make_up_no_batch() -> None:
+    with pytest.raises(TypeError, match="one graph at a time"):
+        mf.pyg.AddFrame(mf.E(3))(batch())
+    with pytest.raises(TypeError, match="several poses"):
+        mf.pyg.AddFrame(mf.E(3), frames=mf.frames.Smooth())(graph("more"))
+    assert repr(mf.pyg.AddFrame(mf.E(3))) == "AddFrame(E(3), frames=Unordered())"

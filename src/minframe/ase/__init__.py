@@ -3,15 +3,12 @@
 It needs the extra ``ase``, and is imported by name: ``import minframe.ase``.
 """
 
-try:
-    import ase  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "minframe.ase needs the Atomic Simulation Environment, which is not installed: pip install ase"
-    ) from error
+from minframe.checks import check_installed
 
-from minframe.ase.calculator import Calculator
-from minframe.ase.energy import Energy
-from minframe.local import envelope
+check_installed("ase", "the Atomic Simulation Environment", "minframe.ase", "ase")
+
+from minframe.ase.calculator import Calculator  # noqa: E402
+from minframe.ase.energy import Energy  # noqa: E402
+from minframe.local import envelope  # noqa: E402
 
 __all__ = ["Calculator", "Energy", "envelope"]

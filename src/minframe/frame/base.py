@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
 
+import torch
 from torch import Tensor
 
+from minframe.checks import data_checks_enabled
 from minframe.cloud import Cloud
+from minframe.frame.record import Known, Stored, mapped
 from minframe.frame.size import Size, shown
-from minframe.layout import Layout
+from minframe.layout import Layout, described, same_rows
 from minframe.types import Type
 
 
@@ -26,10 +30,13 @@ class Acts(Protocol):
         """The minimal frame that the inputs of a cloud determine together."""
 
 
-class Frame(ABC):
+class Frame(Stored, ABC):
     """The minimal frame of a batch of clouds: the cosets ``g0 Stab(canonical pose)``, held as elements ``g0``.
 
     ``rank`` and ``margin`` are tensors with one entry per sample, ``(*batch,)``; ``size`` holds Python numbers.
+
+    Frames can be pickled, and so come from the workers of a loader or from a file. They are then constants, without the
+    inputs that determined them; a wrapped model takes them as ``model(x, frame=frame)``.
     """
 
     group: Acts
@@ -40,6 +47,8 @@ class Frame(ABC):
     keeps_scalars: bool = True
     #: whether a backbone sees the rows in their own order, and so masks and batch vectors unchanged
     keeps_rows: bool = True
+    #: of a frame that was pickled: the labelling library that its order depends on
+    labelling: str | None = None
 
     @property
     @abstractmethod
@@ -95,6 +104,41 @@ class Frame(ABC):
     def reorder(self, x: Tensor) -> Tensor:
         """A mask or a batch vector in the order of the rows that a backbone is shown."""
         return x
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """The frame as a constant, with its tensors on another device."""
+        made = object.__new__(type(self))
+        made.__dict__.update(mapped(lambda x: x.to(device, non_blocking=non_blocking), self.__getstate__()))
+        return made
+
+    def for_other_inputs(self) -> Frame:
+        """The frame for inputs that may not be those that determined it, whose pose it may remember."""
+        return self
+
+    def check_inputs(self, cloud: Cloud) -> None:
+        """Raise an error unless this may be the frame of these inputs."""
+        mine, given = self.layout, cloud.layout
+        if described(mine) != described(given):
+            raise ValueError(f"frame is that of {described(mine)}, but the inputs are {described(given)}")
+        if data_checks_enabled() and not same_rows(mine, given):
+            raise ValueError("frame is that of another batch: its mask or batch vector differs from the one given")
+
+    def collated(self, frames: Sequence[Frame], layout: Layout) -> Frame:
+        """Frames of single samples, this one among them, as the frame of a batch with this layout."""
+        raise self.not_combined()
+
+    def not_combined(self) -> TypeError:
+        """The error for frames that cannot be combined."""
+        return TypeError(
+            f"frames of {self.group} by {type(self).__name__} are not combined sample by sample: find the frame of the "
+            "whole batch at once, for example in collate_fn: model.frame(batch)"
+        )
+
+    def stored(self) -> dict[str, Any]:
+        state = super().stored()
+        if "_margin" in state:  # what is left to compute then would need the inputs
+            state["_margin"] = Known(state["_margin"]())
+        return state | {"labelling": self.labelling or getattr(self.group, "labelling", None)}
 
     def __repr__(self) -> str:
         return f"Frame(group={self.group}, rank={self.rank.tolist()}, size={shown(self.size)})"

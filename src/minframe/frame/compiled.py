@@ -30,7 +30,7 @@ NAMES: dict[str, Any] = {}
 FRAME_MAKERS: dict[str, Callable[[Any, Cloud], Frame]] = {}
 
 
-def _named(name: str) -> Acts:
+def named_group(name: str) -> Acts:
     """The group of this name."""
     if name not in _GROUPS:  # in a process that loads what another one exported
         _GROUPS[name] = eval(name, {"__builtins__": {}}, NAMES)
@@ -38,7 +38,8 @@ def _named(name: str) -> Acts:
 
 
 @constant_while_compiling
-def _name(group: Acts) -> str:
+def name_of(group: Acts) -> str:
+    """The name by which ``named_group`` finds a group."""
     _GROUPS[repr(group)] = group
     return repr(group)
 
@@ -46,7 +47,7 @@ def _name(group: Acts) -> str:
 def _arguments(group: Acts, cloud: Cloud, maker: str) -> Arguments:
     if isinstance(cloud.layout, Ragged):
         raise NotImplementedError("frames in a canonical order are not compiled with a batch vector: give a mask")
-    name = _name(group)
+    name = name_of(group)
     relations = cloud.relations or Relations()
     if relations.edge_index is not None:
         only = torch.zeros(1, dtype=torch.int64, device=relations.edge_index.device)
@@ -72,7 +73,7 @@ def _frame(
     # Samples with NaN get any order; the rows themselves make them NaN, as everywhere in compiled code.
     with unchecked():
         cloud = Cloud(typed, layout, relations=Relations(nodes, edges)).tamed()
-    return FRAME_MAKERS[maker](_named(group), cloud)
+    return FRAME_MAKERS[maker](named_group(group), cloud)
 
 
 @torch.library.custom_op("minframe::product_order", mutates_args=())

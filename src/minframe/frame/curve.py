@@ -6,7 +6,8 @@ coordinate only.
 
 The cell of a row is, along each axis, the rank of its coordinate among those of the cloud, equal ones counted once.
 Ranks depend on comparisons of coordinates alone: no row is near the boundary of a cell, where rounding could move it to
-the next. Numbers that differ by less than the tolerance of the cloud are equal, and rows in one cell keep their order.
+the next. Numbers that differ by less than the tolerance of the cloud, relative to its size, are equal along every axis:
+coordinates along an axis that the cloud hardly extends along are known no better. Rows in one cell keep their order.
 """
 
 from __future__ import annotations
@@ -50,13 +51,15 @@ class CurveFrame(Frame):
             self._rows = rows.reshape(*rows.shape[:2], -1)
             if mask is not None:  # padding is last
                 mask = torch.arange(mask.shape[-1], device=mask.device) < mask.sum(-1, keepdim=True)
+            real = self._rows if mask is None else self._rows * mask.unsqueeze(-1)
+            self._size = torch.linalg.vector_norm(real, torch.inf, (1, 2), keepdim=True)
             order = self._along(mask)
         self.order = canonical.unpad_order(order)
         self._back = inverse(self.order)
 
     def _along(self, mask: Tensor | None) -> Tensor:
         hidden = None if mask is None else mask.unsqueeze(-2)
-        ranks = cluster(self._rows.mT, self._tolerance, hidden).mT.clamp_min(0)
+        ranks = cluster(self._rows.mT, self._tolerance, hidden, self._size).mT.clamp_min(0)
         top, cells = ranks.amax(1, keepdim=True) + 1, 1 << bits_per_axis(ranks.shape[-1])
         ranks = torch.where(top > cells, ranks * cells // top, ranks)
         position = hilbert_position(ranks)
@@ -81,8 +84,7 @@ class CurveFrame(Frame):
     @property
     def margin(self) -> Tensor:
         """The margin of the inner frame, or the distance of a coordinate gap from the tolerance, if that is smaller."""
-        scale = self._rows.abs().amax(1, keepdim=True)
-        step = (self._rows / torch.where(scale > 0, scale, 1.0)).sort(1)[0].diff(dim=1)
+        step = (self._rows / torch.where(self._size > 0, self._size, 1.0)).sort(1)[0].diff(dim=1)
         if not step.numel():
             return self.inner.margin
         gap = (step - self._tolerance).abs().flatten(1).amin(-1).view(self.layout.batch_shape)

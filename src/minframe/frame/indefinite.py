@@ -17,13 +17,15 @@ from minframe.checks import all_true
 from minframe.cloud import Cloud
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.layout import Layout
-from minframe.linalg.action import multiply
+from minframe.linalg import loops
 from minframe.linalg.choice import choice_margin, rank_margin
 from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
+from minframe.linalg.eigen import MIN_THICKNESS
 from minframe.linalg.loops import pivoted_qr
-from minframe.linalg.qr import MAX_LENGTH2_RATIO, differentiable_basis
+from minframe.linalg.qr import MAX_LENGTH2_RATIO, TINY, differentiable_basis, sample_tensor, tie_width
 from minframe.linalg.rows import CanonicalRows, PivotedQR, Precision, Rows
-from minframe.linalg.split import Split, smooth, split
+from minframe.linalg.split import Split, smooth
+from minframe.linalg.split_operator import split_anywhere
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 
 BOOSTED_EPS = 1e-13  # relative rounding, in float64, of rows that a boost has made shorter
@@ -82,8 +84,13 @@ class Components:
         return max(1.5 * self.cloud.eps, BOOSTED_EPS) * torch.linalg.matrix_norm(self.matrix.detach()).unsqueeze(-1)
 
     def longest(self) -> Tensor:
-        """The length of the longest row, ``(*batch, 1)``."""
-        return self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.rows.detach(), dim=-1))])
+        """The length of the longest row, ``(*batch, 1)``; of its components, where null rows set their unit."""
+        found = self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.rows.detach(), dim=-1))])
+        null = self.parts.null
+        if null is None:
+            return found
+        own = self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.values.detach(), dim=-1))])
+        return torch.where(null.here.unsqueeze(-1), own, found)
 
     def along(self, axes: slice) -> Rows:
         """The components along some axes, to choose among; by length, equal within the noise if longest are wanted."""
@@ -100,10 +107,28 @@ class Components:
             found.basis = differentiable_basis(chosen, found)
         return found
 
-    def floors(self, found: PivotedQR) -> Tensor:
-        """The lengths below which what is left of the chosen rows is rounding, ``(*batch, k)``."""
+    def floors(self, found: PivotedQR, time: int) -> Tensor:
+        """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``.
+
+        A row is rounded to ``noise`` of its length as it is given. What is left of it also has the rounding of the
+        axes before, whose rows may be much longer, times its component along these over their length: of a hard and a
+        soft particle, which are opposite at rest, the soft one carries no axis of its own. An axis also has to exceed
+        ``MIN_THICKNESS`` of the mass, which is the same for all observers (``linalg.eigen``).
+        """
         chosen = torch.linalg.vector_norm(self.layout.take_rows(self.rows.detach(), found.positions), dim=-1)
-        return self.noise * (chosen + self.cloud.offset())
+        chosen, noise = chosen + self.cloud.offset(), self.noise
+        mass = self.layout.total(self.values[..., time : time + 1].detach()).abs()
+        least, k = MIN_THICKNESS * mass, chosen.shape[-1]
+        most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
+        if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
+            return most.expand_as(chosen)
+        triangle = self.layout.take_rows(found.coordinates[0], found.positions).abs()
+        errors = [chosen[..., :1]]
+        for axis in range(1, k):
+            length = triangle.diagonal(dim1=-2, dim2=-1)[..., :axis].clamp_min(TINY)
+            before = (triangle[..., axis, :axis] / length).clamp_max(1.0) * torch.cat(errors, -1)
+            errors.append(chosen[..., axis : axis + 1] + before.sum(-1, keepdim=True))
+        return torch.maximum(noise * torch.cat(errors, -1), least)
 
 
 class _Axes(NamedTuple):
@@ -126,16 +151,17 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
     """Split the space for the ``rows`` of a cloud."""
     p, q = group.p, group.q
     with torch.no_grad():
-        parts = split(rows.detach(), layout, cloud.precision, p, q)
+        parts = split_anywhere(rows.detach(), layout, cloud.precision, p, q)
     t = parts.matrix
     if cloud.needs_grad:
         t = t @ smooth(rows, layout, parts, p, q)
     back = group.inverse(t) if parts.null is None else group.inverse(t) @ parts.null.inward
-    y = multiply(rows, layout.for_rows(back, rows))
+    y = loops.multiply(rows, layout, back)
     if parts.null is not None:
         y = parts.null.columns().replace(y, rows, lambda sample: layout.for_rows(sample, rows))
     short = None
-    if parts.momentum is not None and not all_true(~parts.momentum):
+    # Without ``axes`` all samples have the total momentum.
+    if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
         short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
     return Components(cloud, rows, layout, parts, t, y, short)
 
@@ -145,7 +171,7 @@ def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
     rows, layout, poison = cloud.tame_rows()
     found = components(group, cloud, rows, layout)
     null, blocks, time = found.parts.null, _blocks(group), _time(group)
-    both = [_time_axis(group, found, a) if a.start == time else _axes(found, a) for a in blocks]
+    both = [_time_axis(group, found, a) if a.start == time else _axes(found, a, time) for a in blocks]
     determined = torch.cat([axes.known for axes in both], -1)
     coordinates = [axes.coordinates for axes in both]
     linear = torch.cat([found.matrix[..., a] @ axes.basis for a, axes in zip(blocks, both, strict=True)], -1)
@@ -199,14 +225,15 @@ def _time(group: PreservesForm) -> int | None:
     return group.p if group.q == 1 else None
 
 
-def _axes(found: Components, axes: slice) -> _Axes:
+def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
     """The axes of a part in which rows choose the basis."""
     chosen, parts = found.decomposed(axes), found.parts
     if parts.momentum is None:
         assert parts.axes is not None
         known = parts.axes[..., axes]
     else:
-        known = chosen.determined & (chosen.peaks > found.floors(chosen).square())
+        assert time is not None
+        known = chosen.determined & (chosen.peaks > found.floors(chosen, time).square())
         if parts.axes is not None:
             known = torch.where(parts.momentum.unsqueeze(-1), known, parts.axes[..., axes])
     return _Axes(known, chosen.basis, chosen.coordinates[0], chosen.tied)
@@ -230,8 +257,20 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
         basis = torch.where(momentum, total, 1.0).sgn().unsqueeze(-1)  # 1, but with the derivative of the phase
         if parts.axes is not None:  # it is not the total momentum in all samples
             chosen = found.decomposed(axes)
-            basis, tied = torch.where(momentum.unsqueeze(-1), basis, chosen.basis), chosen.tied
+            basis = torch.where(momentum.unsqueeze(-1), basis, chosen.basis)
+            tied = None if chosen.tied is None else chosen.tied & _disagree(found.along(axes), chosen.basis)
     return _Axes(known, basis, y.detach() * layout.for_each_row(basis[..., 0].detach().conj()), tied)
+
+
+def _disagree(rows: Rows, basis: Tensor) -> Tensor:
+    """Whether some of the longest rows direct an axis ``(*batch, 1, 1)`` in another way, ``(*batch,)``; else no tie."""
+    layout, y = rows.layout, rows.values[..., 0]
+    length = y.abs()
+    peak = layout.amax(length)
+    equal = tie_width(peak.square(), sample_tensor(rows.precision.floor, layout), rows.precision.tolerance)
+    along = (y * layout.for_each_row(basis.detach()[..., 0].conj())[..., 0]).real
+    other = (length >= layout.spread(peak - equal)) & (length > 0) & (along < length - layout.spread(equal))
+    return layout.collect([layout.amax(other.to(length.dtype))]).squeeze(-1) > 0
 
 
 def _block_diagonal(plus: Tensor, minus: Tensor) -> Tensor:
@@ -287,9 +326,9 @@ def _margin(found: Components, known: list[tuple[slice, Tensor]], time: int | No
         distance = choice_margin(found.along(axes), determined, unit)
         if parts.momentum is not None:
             at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
-            if axes.start != time:
+            if time is not None and axes.start != time:
                 chosen = pivoted_qr(found.along(axes), False)
-                floor = torch.maximum(found.floors(chosen), cloud.tolerance * chosen.peaks[..., :1].sqrt())
+                floor = torch.maximum(found.floors(chosen, time), cloud.tolerance * chosen.peaks[..., :1].sqrt())
                 others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here
                 at_rest = torch.minimum(distance, rank_margin(chosen.peaks.sqrt(), floor, unit, others))
             distance = torch.where(parts.momentum, at_rest, distance)

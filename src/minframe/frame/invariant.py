@@ -10,6 +10,11 @@ Steps that only *propose* an order or a symmetry (invariants, inner products) us
 they never separate rows that the comparison of poses would find equal. Rows that they leave together without reason are
 separated by the poses. Both scales are far above rounding, since rounding flips a decision in as many inputs as lie
 within one rounding of a threshold: their share is rounding over the size of typical differences.
+
+Under general linear groups rounding depends on the observer: an element changes the condition number of the rows, and
+rounding of the white ones with it. A threshold that follows it stands elsewhere for each observer, and decides
+otherwise about every difference in between. There ``slack`` is a constant, ``PROPOSED_WHITE``, and ``equal`` follows
+only the rounding that leverages leave (``linalg.whiten.white_rounding``).
 """
 
 from __future__ import annotations
@@ -34,6 +39,8 @@ from minframe.frame.points import Ordering, PointSet, order_margin, order_points
 from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
+from minframe.labelling.orbits import orbit_mean
+from minframe.labelling.symmetry import RowSymmetry
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
@@ -45,6 +52,7 @@ from minframe.tracing import is_compiling, is_transformed
 # doubt.
 EQUAL_UNITS = 1.0, 2.5
 PROPOSED_UNITS = 4.0, 5.0
+PROPOSED_WHITE = 4e-3  # ``slack`` under general linear groups, which change the rounding of rows
 MIN_RELATIVE_LENGTH = 1e-12  # relative to the longest row; shorter lengths are not distinguished
 OPENING_FACTOR = 100.0  # bound on the error of rows mapped by a symmetry, in units of rounding or of a jet's opening
 MAX_SHIFT_RATIO = 0.01  # bound on the shift of a cloud by the average over its symmetry, relative to its size
@@ -98,6 +106,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         noisy = noisy or moved
         far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
         rounding = eps * stretch * far
+        if reduction.rounding is not None:
+            rounding = torch.minimum(rounding, reduction.rounding.reshape(-1) * size)
         there = size * MAX_ROUNDING_RATIO > rounding
         if matrix is not None:
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
@@ -125,6 +135,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
     equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
+    if reduction.rounding is not None:
+        slack = torch.full_like(slack, PROPOSED_WHITE)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -163,11 +175,7 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     ordering = order_points(points, group.permutations.backend)
     order, rows, linear, pairs = _framed(group.linear, cloud, ordering, points)
-    twins = None
-    if ordering.twins is not None:
-        number = torch.arange(order.shape[-1], device=order.device)
-        if not all_true(ordering.twins == number):
-            twins = inverse(order).gather(-1, ordering.twins.gather(-1, order))
+    twins = None if ordering.twins is None else _coincident(order, ordering)
     frame = ProductFrame(group, cloud, rows, linear, twins, pairs, shown=True, margin=lambda: order_margin(points))
     return frame if twins is None and not pairs else _with_true_symmetry(frame)
 
@@ -225,6 +233,10 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
     that any cloud may look symmetric. An average over its symmetry leaves a cloud in place; so it is one if the rows
     come back as exactly as an opening of ``1 / |L|`` allows (``linalg.split``). Of thin clouds under a general linear
     group poses are known to ``eps |L| |L^-1|``, and a map that moves them by a hundredth is never a symmetry.
+
+    Poses that are equal differ by the tolerance of the rank, times the root mean square of the rows, in each of d
+    coordinates: an average over them may move a cloud by d tolerances, and is no less a symmetry. Where L is not strong
+    nothing else is possible.
     """
     linear, cloud = frame.linear, frame.cloud
     if linear.own_columns is None or linear.linear is None:
@@ -237,6 +249,7 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
             assert linear.inverse is not None
             strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
             allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_SHIFT_RATIO)
+        allowed = allowed.clamp_min(linear.linear.shape[-1] * cloud.tolerance)
         stays = torch.ones_like(strength, dtype=torch.bool)
         for x, kind in cloud.inputs:
             if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
@@ -244,6 +257,7 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
                 away = cloud.layout.clean(back - x, 1)
                 moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
                 stays = stays & (moved <= allowed * size)
+        stays = stays | ~linear.own_columns.here.reshape(-1)
     if all_true(stays):
         return frame
     twins = frame.twins
@@ -256,6 +270,35 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
 FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
 
 
+def _coincident(order: Tensor, ordering: Ordering) -> Tensor | None:
+    """The first position whose row coincides with that of each position, ``(B, n)``; ``None``: no two do."""
+    twins = ordering.twins
+    assert twins is not None
+    if all_true(twins == torch.arange(order.shape[-1], device=order.device)):
+        return None
+    return inverse(order).gather(-1, twins.gather(-1, order))
+
+
+def _merged(cloud: Cloud, twins: Tensor) -> Cloud:
+    """The cloud with rows that coincide at their mean.
+
+    They differ by ``equal``, and which of them comes first is open: neither the rank nor a choice may depend on it.
+    After a strong boost or stretch ``equal`` is much of the rows as given. These stay as they are where their mean is
+    farther away than a chain of rows can be, each within the tolerance of the rank of the next.
+    """
+    layout, numbers = cloud.layout, cloud.layout.unpad_numbers(RowSymmetry(twins).orbits())
+    inputs = []
+    for x, kind in cloud.inputs:
+        if layout.is_per_row(x, kind.core_ndim):
+            mean = orbit_mean(x, numbers)
+            with torch.no_grad():
+                away, size = (layout.pad(wide(layout.clean(v, 1))).flatten(1).abs().amax(-1) for v in (mean - x, x))
+                close = (away <= cloud.tolerance * layout.padded_length * size).view(layout.batch_shape)
+            x = torch.where(layout.beside(close, x, 0), mean, x)
+        inputs.append((x, kind))
+    return replace(cloud, inputs=inputs)
+
+
 def _framed(
     group: ActsLinearly, cloud: Cloud, ordering: Ordering, points: PointSet
 ) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
@@ -263,6 +306,8 @@ def _framed(
     order, equal = ordering.order, points.equal
     rows = cloud.layout.unpad_order(order)
     ordered = cloud.reordered(rows)
+    if ordering.twins is not None and (twins := _coincident(order, ordering)) is not None:
+        ordered = _merged(ordered, twins)
     linear = group.frame_of(ordered)
     if not len(ordering.owner):
         return order, rows, linear, []
@@ -280,6 +325,8 @@ def _framed(
     if moved:
         rows = cloud.layout.unpad_order(order)
         ordered = cloud.reordered(rows)
+        if ordering.twins is not None and (twins := _coincident(order, ordering)) is not None:
+            ordered = _merged(ordered, twins)
         linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses

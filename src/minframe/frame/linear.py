@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -13,12 +13,14 @@ from minframe.checks import check_core, data_checks_enabled
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
+from minframe.frame.record import Known, UnlikeError, combined
 from minframe.frame.size import Size, counted
+from minframe.layout import Layout
 from minframe.linalg.action import behind_batch, transform
-from minframe.linalg.columns import Columns
+from minframe.linalg.columns import Columns, with_columns
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
-from minframe.linalg.stabiliser import InParts, Stabiliser
+from minframe.linalg.stabiliser import InParts, IsometryStabiliser, Stabiliser
 from minframe.tracing import has_tangent
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
@@ -47,27 +49,6 @@ class ActsLinearly(Acts, Protocol):
         """The cloud in a form in which only compact groups still act; without derivatives."""
 
 
-class _UnlikeError(Exception):
-    """Two records have different fields set."""
-
-
-def _mixed(mine: Any, theirs: Any, samples: Tensor, lead: int) -> Any:
-    """A tensor ``(*batch, ...)``, or a record of tensors, with some samples replaced."""
-    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-        core = mine.shape[lead:]
-        return mine.reshape(-1, *core).index_copy(0, samples, theirs.reshape(-1, *core)).view(mine.shape)
-    if is_dataclass(mine) and type(mine) is type(theirs):
-        parts = {f.name: _mixed(getattr(mine, f.name), getattr(theirs, f.name), samples, lead) for f in fields(mine)}
-        return replace(mine, **parts)  # type: ignore[type-var]
-    if isinstance(mine, list | tuple) and isinstance(theirs, list | tuple) and len(mine) == len(theirs):
-        return type(mine)(_mixed(a, b, samples, lead) for a, b in zip(mine, theirs, strict=True))
-    if isinstance(mine, bool) and isinstance(theirs, bool):  # known to hold for all samples
-        return mine and theirs
-    if mine is theirs or (not isinstance(mine, Tensor) and not isinstance(theirs, Tensor) and mine == theirs):
-        return mine
-    raise _UnlikeError
-
-
 class LinearFrame(Frame):
     """A frame of matrices, translations or both.
 
@@ -85,6 +66,8 @@ class LinearFrame(Frame):
     """
 
     group: ActsLinearly
+    #: attributes with an entry for each sample
+    per_sample: tuple[str, ...] = ("linear", "inverse", "own_inverse", "own_columns", "shift", "stabiliser")
 
     def __init__(
         self,
@@ -120,12 +103,16 @@ class LinearFrame(Frame):
         ``None`` if the two frames hold different fields and cannot be combined.
         """
         lead = len(self.layout.batch_shape)
-        mine, theirs = (
-            (f.linear, f.inverse, f.own_inverse, f.own_columns, f.shift, f.stabiliser) for f in (self, other)
-        )
+        fields = [(f.linear, f.inverse, f.own_inverse, f.own_columns, f.shift, f.stabiliser) for f in (self, other)]
+
+        def replaced(both: Sequence[Tensor]) -> Tensor:
+            mine, theirs = both
+            core = mine.shape[lead:]
+            return mine.reshape(-1, *core).index_copy(0, samples, theirs.reshape(-1, *core)).view(mine.shape)
+
         try:
-            parts = [_mixed(a, b, samples, lead) for a, b in zip(mine, theirs, strict=True)]
-        except _UnlikeError:
+            parts = combined(replaced, fields)
+        except UnlikeError:
             return None
         linear, inverse, own_inverse, own_columns, shift, stabiliser = parts
         return LinearFrame(
@@ -138,6 +125,39 @@ class LinearFrame(Frame):
             own_inverse=own_inverse,
             own_columns=own_columns,
         )
+
+    def for_other_inputs(self) -> LinearFrame:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _decomposition=None)
+        return made
+
+    def stored(self) -> dict[str, Any]:
+        cloud = replace(self.cloud, inputs=(), relations=None)
+        return super().stored() | {"cloud": cloud, "tied": None, "_decomposition": None, "_in_span": None}
+
+    def collated(self, frames: Sequence[Frame], layout: Layout) -> LinearFrame:
+        mine = cast(Sequence[LinearFrame], frames)
+
+        def stacked(parts: Sequence[Tensor]) -> Tensor:
+            return torch.stack(list(parts)) if not batched else torch.cat(list(parts))
+
+        batched = len(self.layout.batch_shape)
+        columns = with_columns([frame.own_columns for frame in mine], self.linear)
+        state = {name: [getattr(frame, name) for frame in mine] for name in self.per_sample} | {"own_columns": columns}
+        try:
+            parts = {name: combined(stacked, values) for name, values in state.items()}
+        except UnlikeError:
+            raise self.not_combined() from None
+        made = object.__new__(type(self))
+        margin = Known(torch.stack([frame.margin.view(()) for frame in mine]))
+        cloud = replace(self.cloud, inputs=(), layout=layout, origin=parts["shift"], relations=None)
+        made.__dict__.update(self.stored() | parts, cloud=cloud, layout=layout, shown_layout=layout, _margin=margin)
+        return made
+
+    def canonical_rows(self, dtype: torch.dtype) -> Tensor:
+        """The pose of the rows of all inputs together, ``(*rows, d)``."""
+        assert self._decomposition is not None
+        return self._decomposition.pose(dtype)
 
     @property
     def element(self) -> Tensor:
@@ -183,12 +203,26 @@ class LinearFrame(Frame):
             return x
         if own:
             return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
+        if kind.core_ndim == 1 and (folded := self.inward(kind)) is not None:
+            return self._inward(x, kind, folded)
         matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
-        if kind.core_ndim == 1 and isinstance(self.stabiliser, FadingStabiliser) and matrix is not None:
-            return self._inward(x, kind, self.stabiliser.fold(matrix.mT, kind).mT)  # per sample, and not per row
         if not (kind.core_ndim or kind.parity):
             return self._inward(x, kind, matrix)
         return narrow(self._average(self._defined(self._inward(x, kind, matrix), kind, inward=True), kind), x.dtype)
+
+    def inward(self, kind: Type) -> Tensor | None:
+        """``A g0^-1``, with ``A`` the average over the stabiliser, of a type with one core axis; ``(*batch, d, d)``.
+
+        It brings inputs into the pose that did not determine it. ``None``, if that is not one matrix for each sample:
+        where the average may not exist, or the group has no matrices. ``A`` is symmetric, and ``fold`` has it behind
+        the matrix.
+        """
+        matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse
+        average = self.stabiliser
+        exists = isinstance(average, FadingStabiliser) or (
+            isinstance(average, IsometryStabiliser) and average.null is None
+        )
+        return average.fold(matrix.mT, kind).mT if exists and matrix is not None else None
 
     def carried_back(self, y: Tensor, kind: Type) -> Tensor:
         if not (kind.core_ndim or kind.parity):
@@ -218,6 +252,8 @@ class LinearFrame(Frame):
 
     def _own_inverse_in_span(self) -> Tensor | None:
         """The matrix that brings rows of the cloud into their pose, zero outside of their span; computed once."""
+        if isinstance(self.stabiliser, FadingStabiliser):  # short axes fade, and none is outside
+            return self.own_inverse
         if self._in_span is None and self.own_inverse is not None:
             self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
         return self._in_span

@@ -132,7 +132,8 @@ class OrbitFrame(Frame):
             matched = rows.gather(-2, gap.argmin(-1).unsqueeze(-1).expand_as(rows))
             mean = mean.index_add(0, samples, matched * self.choice.weights[samples, g][:, None, None])
         self._sorted = mean
-        classes = cluster_rows(mean, self.cloud.tolerance, self._mask)
+        # Coordinates are equal relative to the longest row, whose length is about one, along every axis.
+        classes = cluster_rows(mean, self.cloud.tolerance, self._mask, mean.new_ones(()))
         if self._colours is not None:
             classes = combine(torch.stack([self._colours, classes], -1), self._mask)
         found: dict[int, tuple[Tensor, Symmetry]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,11 +15,13 @@ from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import LinearFrame
 from minframe.frame.pairs import Pairs
+from minframe.frame.permutation import slots
+from minframe.frame.record import Known
 from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse, take_edges, take_nodes
 from minframe.labelling.orbits import orbit_mean, orbital_mean
 from minframe.labelling.symmetry import RowSymmetry
-from minframe.layout import Ragged
+from minframe.layout import Layout, Ragged
 from minframe.linalg.action import transform
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
@@ -78,6 +81,40 @@ class ProductFrame(Frame):
         """The same frame with another symmetry of the clouds."""
         order, linear, margin = self.order, self.linear, self._margin
         return ProductFrame(self.group, self.cloud, order, linear, twins, pairs, self._shown, margin)
+
+    def for_other_inputs(self) -> ProductFrame:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, linear=self.linear.for_other_inputs())
+        return made
+
+    def stored(self) -> dict[str, Any]:
+        return super().stored() | {"cloud": replace(self.cloud, inputs=(), relations=None)}
+
+    def collated(self, frames: Sequence[Frame], layout: Layout) -> ProductFrame:
+        device = self.order.device
+        places = slots(frames, layout, device)
+        count, n = places.shape
+        rest = torch.arange(n, device=device)
+        order, twins, pairs, linear, margins = rest.repeat(count, 1), rest.repeat(count, 1), [], [], []
+        for sample, frame in enumerate(frames):
+            if not isinstance(frame, ProductFrame):  # it ignores the order of rows, which have no symmetry
+                assert isinstance(frame, LinearFrame)
+                linear.append(frame)
+                margins.append(frame.margin.view(()))
+                continue
+            m = frame.order.numel()
+            order[sample, :m] = frame.order.view(-1)
+            if frame.twins is not None:
+                twins[sample, :m] = frame.twins.view(-1)
+            pairs += [part.padded(n, sample) for part in frame.pairs]
+            linear.append(frame.linear)
+            margins.append(frame.margin.view(()))
+        rows = layout.unpad_order(places.gather(-1, order))
+        whole = linear[0].collated(linear, layout.reordered(rows))
+        doubled = None if all(f.twins is None for f in frames if isinstance(f, ProductFrame)) else twins
+        cloud = replace(self.cloud, inputs=(), layout=layout, origin=None, relations=None)
+        margin = Known(torch.stack(margins))
+        return ProductFrame(self.group, cloud, rows, whole, doubled, pairs, self._shown, margin)
 
     @property
     def symmetric(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from minframe.checks import (
 from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
 from minframe.frame.permutation import Permutes
+from minframe.frame.record import Known
 from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
@@ -29,8 +31,9 @@ from minframe.labelling.cluster import combine
 from minframe.labelling.colours import channels, tolerance
 from minframe.labelling.counting import count_automorphisms
 from minframe.labelling.label import SparseLabelling, label_sparse
-from minframe.labelling.ops import sparse_edge_orbits, sparse_orbits, sparse_order
+from minframe.labelling.ops import labelled_sparse, sparse_edge_orbits
 from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean
+from minframe.labelling.rows import count_samples, joins_nodes, listed_classes, take
 from minframe.layout import Dense, Layout, Ragged, layout_of
 from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
@@ -65,19 +68,31 @@ def sparse_cloud(
     else:
         check_edge_index(edge_index, index[0].name)
         n = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    check_edge_index(edge_index, index[0].name, n)
+    layout = _layout(n, batch, names, edge_index.device)
+    if not joins_nodes(edge_index, n, layout.index if isinstance(layout, Ragged) else None):
+        check_edge_index(edge_index, index[0].name, n)
+        if isinstance(layout, Ragged) and data_checks_enabled():
+            graph = layout.index[edge_index]
+            if not torch.equal(graph[0], graph[1]):
+                raise ValueError(
+                    f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one"
+                )
     for name, x, kind in [*nodes, *attr]:
         want = n if kind != "edge_attr" else edge_index.shape[1]
         if x.ndim < 1 or x.shape[0] != want:
             raise ValueError(f"{name} of type {kind!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
-    layout: Layout = Dense((), n)
-    if batch is not None:
-        layout = layout_of(torch.empty((n, 1), device=edge_index.device), None, batch, names)
-        graph = layout.index[edge_index]  # type: ignore[union-attr]
-        if data_checks_enabled() and not torch.equal(graph[0], graph[1]):
-            raise ValueError(f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one")
     relations = Relations([i.x for i in nodes], [i.x for i in attr], edge_index)
     return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
+
+
+def _layout(n: int, batch: Tensor | None, names: tuple[str, str], device: torch.device) -> Layout:
+    """The layout of ``n`` nodes."""
+    if batch is None:
+        return Dense((), n)
+    count = count_samples(batch) if isinstance(batch, Tensor) and batch.shape == (n,) else -1
+    if count >= 0:
+        return Ragged(batch, count)
+    return layout_of(torch.empty((n, 1), device=device), None, batch, names)
 
 
 def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
@@ -128,15 +143,22 @@ def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
     assert relations.edge_index is not None
     edge_index, n = relations.edge_index.long(), layout.rows_shape[0]
     batch = layout.index if isinstance(layout, Ragged) else None
-    for x in [*relations.nodes, *relations.edges]:
-        check_numbers(x, cloud.name, what="row")
+    samples = math.prod(layout.batch_shape)
+
+    def classes(features: Sequence[Tensor], graph: Tensor | None, like: Tensor) -> Tensor:
+        found = listed_classes(features, graph, samples, group.rtol)
+        if found is not None:
+            return found
+        for x in features:
+            check_numbers(x, cloud.name, what="row")
+        return _classes(features, torch.zeros_like(like) if graph is None else graph, group.rtol)
+
     colours = edge_index.new_zeros(n)
     if relations.nodes and n:
-        colours = _classes(relations.nodes, torch.zeros_like(colours) if batch is None else batch, group.rtol)
+        colours = classes(relations.nodes, batch, colours)
     edges = None
     if relations.edges and edge_index.shape[1]:
-        graph = torch.zeros_like(edge_index[0]) if batch is None else batch[edge_index[0]]
-        edges = _classes(relations.edges, graph, group.rtol) + 1
+        edges = classes(relations.edges, None if batch is None else batch[edge_index[0]], edge_index[0]) + 1
     if group.directed is False and data_checks_enabled():
         _check_undirected(edge_index, edges, n, cloud.name)
 
@@ -145,7 +167,7 @@ def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
         features = [(x, graph) for x in relations.nodes] + [(x, graph[edge_index[0]]) for x in relations.edges]
         return _smallest_gap(features, math.prod(layout.batch_shape), group.rtol, edge_index.device)
 
-    return SparseFrame(group, layout, edge_index, colours, edges, batch, margin)
+    return SparseFrame(group, layout, relations.edge_index, colours, edges, batch, margin)
 
 
 def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: str) -> None:
@@ -157,6 +179,15 @@ def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: st
             f"{name} was declared undirected, but some edges are listed in one direction only or with two weights: "
             "list both directions, or leave directed= out"
         )
+
+
+def _at(x: Tensor, index: Tensor) -> Tensor:
+    """The rows of ``x`` at ``index`` ``(m,)``; differentiable."""
+    found = take(x, index)
+    return x.index_select(0, index) if found is None else found
+
+
+Listed = tuple[Tensor, Tensor, Tensor | None, Tensor | None, str]  # colours, edges, their colours, batch, library
 
 
 class SparseFrame(Frame):
@@ -179,25 +210,72 @@ class SparseFrame(Frame):
         self.layout = self.shown_layout = layout
         self._margin = margin
         self._numbers: dict[str, Tensor] = {}
-        self._graph = colours, edge_index, edges, batch, group.backend
+        self._given = edge_index
+        self._graph: Listed = colours, edge_index.long(), edges, batch, group.backend
         if is_compiling():
-            self.order = sparse_order(*self._graph)
-        else:
-            self.order = self._found.order.to(colours.device)
-        self._position = inverse(self.order)
-        source, target = self._position[edge_index]
-        self._columns = (source * max(len(self.order), 1) + target).argsort()
+            (self.order, self._position, self._numbers[NODE.name]), listed = labelled_sparse(*self._graph)
+            self._edges, self._columns = listed[:2], listed[2]
+            return
+        found, device = self._found, colours.device
+        self.order, self._position = found.order.to(device), found.inverse.to(device)
+        self._columns, self._edges = found.columns.to(device), found.edges.to(device)
 
     @cached_property
     def _found(self) -> SparseLabelling:
         return label_sparse(*self._graph)
+
+    @cached_property
+    def _trivial(self) -> bool:
+        """Whether no graph has a symmetry."""
+        return self._found.trivial
+
+    def stored(self) -> dict[str, Any]:
+        state = super().stored() | {"_trivial": self._trivial, "_numbers": {NODE.name: self._orbits(NODE)}}
+        state.pop("_found", None)  # orbits of edges are found on demand, from the graph
+        return state
+
+    def check_inputs(self, cloud: Cloud) -> None:
+        super().check_inputs(cloud)
+        given = None if cloud.relations is None else cloud.relations.edge_index
+        if given is None or given.shape != self._given.shape:
+            shape = None if given is None else tuple(given.shape)
+            raise ValueError(
+                f"frame is that of graphs with an edge_index of shape {tuple(self._given.shape)}, got {shape}"
+            )
+        if data_checks_enabled() and not torch.equal(given, self._given):
+            raise ValueError("frame is that of other graphs: their edge_index differs from the one that was given")
+
+    def collated(self, frames: Sequence[Frame], layout: Layout) -> SparseFrame:
+        mine = cast(Sequence[SparseFrame], frames)
+        sizes = torch.tensor([(len(f.order), f._given.shape[1]) for f in mine], device=self.order.device)
+        nodes, edges = (sizes.cumsum(0) - sizes).unbind(-1)
+        nodes_of_nodes, nodes_of_edges = (nodes.repeat_interleave(k) for k in sizes.unbind(-1))
+        edges_of_edges = edges.repeat_interleave(sizes[:, 1])
+        made = object.__new__(SparseFrame)
+        made.group, made.layout, made.shown_layout = self.group, layout, layout
+        made.labelling = self.labelling
+        made.order = torch.cat([f.order for f in mine]) + nodes_of_nodes
+        made._position = torch.cat([f._position for f in mine]) + nodes_of_nodes
+        made._columns = torch.cat([f._columns for f in mine]) + edges_of_edges
+        made._edges = torch.cat([f._edges for f in mine], 1) + nodes_of_edges
+        made._given = torch.cat([f._given for f in mine], 1) + nodes_of_edges
+        made._numbers = {NODE.name: torch.cat([f._orbits(NODE) for f in mine]) + nodes_of_nodes}
+        made._trivial = all(f._trivial for f in mine)
+        made._margin = Known(torch.stack([f.margin.view(()) for f in mine]))
+        colours, weights = torch.cat([f._graph[0] for f in mine]), [f._graph[2] for f in mine if f._given.numel()]
+        listed = [w for w in weights if w is not None]
+        if 0 < len(listed) < len(weights):
+            raise ValueError("frames of graphs with 'edge_attr' and of graphs without do not make up a batch")
+        batch = torch.arange(len(mine), device=sizes.device).repeat_interleave(sizes[:, 0])
+        made._graph = colours, made._given.long(), torch.cat(listed) if listed else None, batch, self._graph[4]
+        return made
 
     def _orbits(self, kind: Type) -> Tensor:
         """Orbits of nodes or of edges, computed once."""
         if kind.name not in self._numbers:
             nodes, n = kind is NODE, len(self.order)
             if is_compiling():
-                found = (sparse_orbits if nodes else sparse_edge_orbits)(*self._graph)
+                found = sparse_edge_orbits(*self._graph)
             elif nodes:
                 found = self._found.orbits
             else:
@@ -249,32 +327,38 @@ class SparseFrame(Frame):
 
     def _taken(self, x: Tensor, kind: Type) -> Tensor:
         """``x`` in canonical order."""
-        if kind is NODE:
-            return x[self.order]
         if kind is EDGE_INDEX:
-            return self._position[x][:, self._columns]
-        return x[self._columns] if kind is EDGE_ATTR else x
+            return self._edges.clone() if x is self._given else self._position[x][:, self._columns]
+        if kind not in (NODE, EDGE_ATTR):
+            return x
+        return _at(x, self.order if kind is NODE else self._columns)
 
     def shown(self, x: Tensor, kind: Type, own: bool) -> Tensor:
-        if kind in (NODE, EDGE_ATTR):
-            x = x + 0.0 if own and x.is_floating_point() else x if own else self._average(x, kind)
-        return self._taken(x, kind)
+        if kind not in (NODE, EDGE_ATTR):
+            return self._taken(x, kind)
+        if not own:
+            return self._taken(self._average(x, kind), kind)
+        found = take(x, self.order if kind is NODE else self._columns, positive=True)
+        if found is None:
+            found = self._taken(x, kind)
+            found = found + 0.0 if x.is_floating_point() else found  # -0.0 equals 0.0, and is shown as 0.0
+        return found
 
     def carried_back(self, y: Tensor, kind: Type) -> Tensor:
         if kind is EDGE_INDEX:
             return self.order[y][:, inverse(self._columns)]
         y = self._average(y, kind, canonical=True)  # see PermutationFrame
-        if kind is NODE:
-            return y[self._position]
-        return y[inverse(self._columns)] if kind is EDGE_ATTR else y
+        if kind not in (NODE, EDGE_ATTR):
+            return y
+        return _at(y, self._position if kind is NODE else inverse(self._columns))
 
     def reorder(self, x: Tensor) -> Tensor:
-        return x[self.order]
+        return _at(x, self.order)
 
     def _average(self, y: Tensor, kind: Type, canonical: bool = False) -> Tensor:
         if kind not in (NODE, EDGE_ATTR):
             return y
-        if not is_compiling() and self._found.trivial:
+        if not is_compiling() and self._trivial:
             return y
         numbers = self._orbits(kind)
         if canonical:

@@ -166,9 +166,16 @@ class WeightedFrame(Frame):
     def drawn(self) -> WeightedFrame:
         """``samples`` poses of each sample, drawn by weight with replacement: the full frame in expectation.
 
-        A pose ``k`` that was drawn has the weight ``w_k / w_k`` over the number of draws, where the denominator is a
-        constant to autograd. So not only values are unbiased: the derivative of such a term is ``(dw_k f_k + w_k df_k)
-        / w_k``, whose expectation is the derivative of ``sum_k w_k f_k``, and so for all further derivatives.
+        Let ``r_i = w_i / stop(w_i)`` be the ratio of a drawn pose, with ``stop`` a constant to autograd: it is one,
+        and ``r_i f_i`` is ``sum_k w_k f_k`` in expectation, with all derivatives. But the first derivative,
+        ``dw_i f_i / w_i + df_i``, is noisy in proportion to ``f_i`` itself, even if all poses have the same value. With
+        ``m > 1`` draws the mean of the others is taken off where the weight changes. This leaves the expectation, as
+        draws are independent and ``r`` is one in expectation:
+
+            (1/m) sum_i [r_i f_i - (r_i - 1) mean_{j != i} f_j] = sum_i v_i f_i,
+            v_i = (1/m) [r_i - sum_{j != i} (r_j - 1) / (m - 1)].
+
+        The ``v_i`` add up to one wherever the cloud is moved to, so poses that agree in value add no noise.
         """
         if self.samples is None:
             return self
@@ -180,18 +187,22 @@ class WeightedFrame(Frame):
         at = low + (high - low) * self._uniform(self.samples, len(low), device=weight.device)
         pick = torch.searchsorted(before, at, right=True) - 1
         pick = torch.minimum(torch.maximum(pick, last - self.poses.view(-1)), last - 1).mT.reshape(-1)
-        return self._select(pick, 1 / (weight[pick] * self.samples))
+        ratio = self.weights[pick] / weight[pick]
+        if self.samples > 1:
+            change = (ratio - 1).view(-1, self.samples)
+            ratio = 1 + (change - (change.sum(-1, keepdim=True) - change) / (self.samples - 1)).view(-1)
+        return self._select(pick, ratio / self.samples)
 
-    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedFrame:
+    def _select(self, pick: Tensor, weights: Tensor | None = None) -> WeightedFrame:
         def taken(x: Tensor | None) -> Tensor | None:
             return None if x is None else x[pick]
 
-        weights, columns = self.weights[pick], self.elements.own_columns
+        columns = self.elements.own_columns
         return WeightedFrame(
             self.group,
             self.cloud,
             self.sample[pick],
-            weights if factor is None else weights * factor,
+            self.weights[pick] if weights is None else weights,
             taken(self.elements.linear),
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
@@ -231,13 +242,12 @@ class WeightedMembers(WeightedFrame):
         with torch.no_grad():
             return self.group.frame_of(self.cloud).rank
 
-    def _select(self, pick: Tensor, factor: Tensor | None = None) -> WeightedMembers:
-        weights = self.weights[pick]
+    def _select(self, pick: Tensor, weights: Tensor | None = None) -> WeightedMembers:
         return WeightedMembers(
             self.group,
             self.cloud,
             self.sample[pick],
-            weights if factor is None else weights * factor,
+            self.weights[pick] if weights is None else weights,
             self.index[pick],
             self.chunk,
             self.samples,

@@ -45,6 +45,10 @@ class Method(ABC):
     def __call__(self, group: Group, cloud: Cloud) -> Frame | Sequence[Frame]:
         """The frame of a cloud, or several."""
 
+    def needs_features(self, found: Frame | Sequence[Frame]) -> bool:
+        """Whether features of rows, such as atomic numbers, would change what was found without them."""
+        return False
+
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.name != "generator" and getattr(self, f.name) != f.default]
         shown.sort(key=lambda f: f.name == "seed")

@@ -17,8 +17,8 @@ from minframe.groups.permutation import S
 from minframe.labelling.cluster import cluster, cluster_rows
 from minframe.layout import Layout
 
-EQUAL_EIGENVALUES = 1e-8
-EQUAL_ENTRIES = 1e-7
+EQUAL_EIGENVALUES = 1e-8  # relative to the largest: far above rounding, far below the gaps of small integer matrices
+EQUAL_INVARIANTS = 1e-7  # relative to the largest, of rows of a graph
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +48,7 @@ class Sorting(Method):
             raise self._unable(group, "S() on rows and adjacency matrices")
         mask = layout.padding_mask()
         with torch.no_grad():
-            classes = cluster_rows(_invariants(relations, layout, mask), EQUAL_ENTRIES, mask)
+            classes = cluster_rows(_invariants(relations, layout, mask), EQUAL_INVARIANTS, mask)
         frames: list[Frame] = []
         for _ in range(self.samples):
             key = classes + self._uniform(*classes.shape, device=classes.device)  # below one: it only breaks ties

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from minframe.cloud import Cloud
-from minframe.frame import Frame
+from minframe.frame import Frame, LinearFrame
 from minframe.frame.invariant import unordered_frame
+from minframe.frame.product import ProductFrame
 from minframe.frames.minimal import Minimal
 from minframe.groups.base import Group
 from minframe.groups.finite import Finite
@@ -42,10 +44,16 @@ class Unordered(Minimal):
         return (*group.frame_types, *RELATIONS) if isinstance(group, LinearGroup) else group.frame_types
 
     def labelling(self, group: Group) -> str | None:
-        return installed_point_version() if isinstance(group, LinearGroup) else group.labelling
+        return installed_point_version(group.point_order_version) if isinstance(group, LinearGroup) else group.labelling
 
     def __call__(self, group: Group, cloud: Cloud) -> Frame:
         return self._frame(group, cloud) if self.mode == "average" else super().__call__(group, cloud)
+
+    def needs_features(self, found: Frame | Sequence[Frame]) -> bool:
+        """Only between rows that the coordinates leave equivalent; see ``frame.invariant``."""
+        if self.mode != "average":
+            return True
+        return not (isinstance(found, LinearFrame) or (isinstance(found, ProductFrame) and not found.symmetric))
 
     def _frame(self, group: Group, cloud: Cloud) -> Frame:
         if isinstance(group, Finite) and any(kind.name in group.rows for _, kind in cloud.inputs):

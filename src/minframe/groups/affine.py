@@ -101,6 +101,10 @@ class Affine(_Shifting):
     def linear(self) -> O | SO | GL:
         """The linear group."""
 
+    @property
+    def point_order_version(self) -> int:
+        return self.linear.point_order_version
+
     def prepare(self) -> None:
         """Compute ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
         _ = self.linear
@@ -132,7 +136,7 @@ class Affine(_Shifting):
         assert linear is not None
         assert shift is not None
         bottom = torch.zeros_like(torch.cat([shift, shift[..., :1]], -1)).unsqueeze(-2)
-        bottom[..., -1] = 1
+        bottom[..., -1].fill_(1)
         return torch.cat([torch.cat([linear, shift.unsqueeze(-1)], -1), bottom], -2)
 
     def determinant(self, linear: Tensor) -> Tensor:

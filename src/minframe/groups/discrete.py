@@ -24,7 +24,7 @@ from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
-EQUAL_ENTRIES = 1e-9  # entries of given matrices that differ by less are equal
+UNIT_ENTRY_ERROR = 1e-9  # an entry of a given matrix that differs from 1 or -1 by less is that
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < EQUAL_ENTRIES).any(-1).all())
+        return bool(((self.matrices.abs() - 1).abs() < UNIT_ENTRY_ERROR).any(-1).all())
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
@@ -248,6 +248,7 @@ class DiscreteFrame(LinearFrame):
     """The elements of ``choice``."""
 
     group: Discrete
+    per_sample = (*LinearFrame.per_sample, "choice", "_single")
 
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
         matrices = group.matrices.to(choice.weights.device)

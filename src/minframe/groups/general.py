@@ -12,17 +12,19 @@ from minframe.checks import all_true
 from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
+from minframe.frame.linear_operator import linear_frame, serves
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
-from minframe.linalg.action import multiply
+from minframe.linalg import loops
 from minframe.linalg.choice import choice_margin
 from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import differentiable_basis
 from minframe.linalg.rows import CanonicalRows, Precision, Rows
+from minframe.linalg.solvers import inv
 from minframe.linalg.stabiliser import SpanStabiliser
-from minframe.linalg.whiten import smooth, whiten
+from minframe.linalg.whiten import smooth, white_rounding, whiten
 
 MAX_STRETCH = 50.0  # stretch of a cloud above which coordinates come from substitution, not from a product
 
@@ -72,6 +74,10 @@ class GL(MatrixGroup):
     def random_options(self, dtype: torch.dtype) -> dict[str, float]:
         return {"max_condition": 10.0}
 
+    @property
+    def point_order_version(self) -> int:
+        return 3
+
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
 
@@ -93,18 +99,21 @@ class GL(MatrixGroup):
         return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
+        return linear_frame(self, cloud, lambda: self._frame(cloud)) if serves(cloud) else self._frame(cloud)
+
+    def _frame(self, cloud: Cloud) -> LinearFrame:
         rows, layout, poison = cloud.tame_rows()
         with torch.no_grad():
             white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
         t, inverse, determined, y = white.matrix, white.inverse, white.determined, white.rows
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, determined)
-            t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-            y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(determined)
+            t, inverse = t @ correction, inv(correction) @ inverse
+            y = loops.multiply(rows, layout, inverse) * layout.for_each_row(determined)
 
         precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
-        white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
-        found = pivoted_qr(white_rows, False)
+        del rows  # what large clouds leave is used again at once
+        found = pivoted_qr(Rows(white.rows, layout, precision, longest=cloud.longest, spare=True), False)
         q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
         pose = CanonicalRows(determined, found.coordinates, layout)
@@ -119,11 +128,6 @@ class GL(MatrixGroup):
         if not all_true(white.stretch <= MAX_STRETCH):
             columns = Columns.of(linear, determined, white.stretch > MAX_STRETCH)
 
-        def margin() -> Tensor:
-            unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
-            choice = choice_margin(white_rows, determined, unit * white.stretch)
-            return torch.minimum(choice, white.margin)
-
         return LinearFrame(
             group=self,
             linear=linear,
@@ -133,15 +137,27 @@ class GL(MatrixGroup):
             stabiliser=SpanStabiliser(determined),
             cloud=cloud,
             decomposition=pose,
-            margin=margin,
+            margin=lambda: self._margin(cloud, precision, determined),
             tied=found.tied,
         )
+
+    def _margin(self, cloud: Cloud, precision: Precision, determined: Tensor) -> Tensor:
+        """How far the choice of rows and the rank are from changing, ``(*batch,)``."""
+        with torch.no_grad():
+            rows, layout, _ = cloud.tame_rows()
+            white = whiten(rows, layout, cloud.precision, cloud.is_centred)
+            white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
+            unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
+            choice = choice_margin(white_rows, determined, unit * white.stretch)
+            return torch.minimum(choice, white.margin)
 
     def reduction(self, cloud: Cloud) -> Reduction:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
-        return Reduction(cloud, white.inverse * white.determined.unsqueeze(-1), [slice(0, self.d)])
+            matrix = white.inverse * white.determined.unsqueeze(-1)
+            rounding = white_rounding(rows, white, layout, cloud.precision)
+        return Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding)
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """The factor of each axis that makes the determinant one, ``(*batch, d)``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -13,6 +14,7 @@ from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.frame.indefinite import split_frame
+from minframe.frame.linear_operator import linear_frame, serves
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
@@ -150,7 +152,12 @@ class Isometry(MatrixGroup):
         return inside & (g[..., 0, 0].real > 0) if self.orthochronous else inside
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
-        return split_frame(self, cloud) if self.q else self._definite_frame(cloud)
+        if not self.q:
+            return self._definite_frame(cloud)
+        if serves(cloud):
+            traced = functools.partial(split_frame, self, cloud)
+            return linear_frame(self, cloud, traced, self.special, self.metric, self.orthochronous)
+        return split_frame(self, cloud)
 
     def reduction(self, cloud: Cloud) -> Reduction:
         if not self.q:

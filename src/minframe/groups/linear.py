@@ -43,6 +43,11 @@ class LinearGroup(_Coordinates):
     types = COORDINATE_TYPES
     frame_types = ("point", "vector")
 
+    @property
+    def point_order_version(self) -> int:
+        """Raised whenever the canonical order of points under this group changes; checkpoints record it."""
+        return 2
+
     def __add__(self, other: object) -> LinearGroup:
         if not isinstance(other, LinearGroup):
             raise TypeError(f"{self} can be added to a group that acts on coordinates, such as mf.O(2), got {other!r}")

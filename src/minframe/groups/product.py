@@ -52,7 +52,7 @@ class Product(Group):
 
     @property
     def labelling(self) -> str | None:  # type: ignore[override]
-        return installed_point_version(self.permutations.backend)
+        return installed_point_version(self.linear.point_order_version, self.permutations.backend)
 
     @property
     def d(self) -> int:

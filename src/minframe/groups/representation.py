@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-EQUAL_ENTRIES = 1e-6  # relative to the largest: entries that differ by less are equal, as matrices may be float32
+EQUAL_MATRICES = 1e-6  # relative to the largest: entries that differ by less are equal, as matrices may be float32
 
 
 def representation(given: Any, name: str) -> Tensor:
@@ -25,7 +25,7 @@ def representation(given: Any, name: str) -> Tensor:
     if not bool(matrices.isfinite().all()):
         raise ValueError(f"the matrices of type {name!r} have NaN or infinite entries")
     nearest = matrices.round()
-    whole = (matrices - nearest).abs().max() <= EQUAL_ENTRIES  # signed permutations stay exact
+    whole = (matrices - nearest).abs().max() <= EQUAL_MATRICES  # signed permutations stay exact
     return nearest if whole else matrices
 
 
@@ -57,7 +57,7 @@ def multiplication_table(matrices: Mapping[str, Tensor]) -> Tensor:
                 "none of them"
             )
     elements = torch.cat(whole, -1)
-    twice = (torch.cdist(elements, elements) <= EQUAL_ENTRIES).triu(1)
+    twice = (torch.cdist(elements, elements) <= EQUAL_MATRICES).triu(1)
     if bool(twice.any()):
         i, j = (int(k) for k in twice.nonzero()[0])
         raise ValueError(f"elements {i} and {j} have the same matrices in all types: give every element once")
@@ -75,7 +75,7 @@ def multiplication_table(matrices: Mapping[str, Tensor]) -> Tensor:
 def _matches(g: Tensor, scale: Tensor) -> Tensor:
     """``(G, G, G)``, True where a matrix equals the product of a pair."""
     products = (g.unsqueeze(1) @ g).flatten(2)  # (G, G, k^2)
-    return torch.cdist(products / scale, (g.flatten(1) / scale).expand(len(g), -1, -1)) <= EQUAL_ENTRIES * g.shape[-1]
+    return torch.cdist(products / scale, (g.flatten(1) / scale).expand(len(g), -1, -1)) <= EQUAL_MATRICES * g.shape[-1]
 
 
 def polished(g: Tensor, table: Tensor) -> Tensor:

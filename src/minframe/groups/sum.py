@@ -61,6 +61,10 @@ class Sum(LinearGroup):
         return " + ".join(map(repr, self.groups))
 
     @property
+    def point_order_version(self) -> int:
+        return max(g.point_order_version for g in self.groups)
+
+    @property
     def blocks(self) -> list[slice]:
         """The coordinates that each group acts on."""
         return slices_of([g.d for g in self.groups])

@@ -23,6 +23,13 @@ static const uint64_t MIX[2] = {(uint64_t)-4658895280553007687LL, (uint64_t)-772
 #define B_BITS 14
 #define KEY_BITS 40
 
+/* What is reported about the graphs of a batch, as bits: */
+#define TIED 1       /* refinement leaves ties in one of them */
+#define PIECES 2     /* and one has pieces, that is, not all permutations of each cell are automorphisms */
+#define UNFINISHED 4 /* orbits lack the automorphisms of some piece, as no function for generators was given; the first
+                        node of each graph that lacks them has the orbit -1 */
+#define SYMMETRIC 8  /* an orbit that was found has several nodes */
+
 static uint64_t scramble(uint64_t x)
 {
     x *= SEED;
@@ -391,8 +398,9 @@ static void rank_pieces(Graph *g)
 /* Orbits, as `parent`: loose cells, equal pieces, and the generators from Python of pieces that are not rigid.
 
    `generators` answers with pairs of lists: the nodes of the piece that move, as numbered in it, and where to. By now
-   `member` has the canonical order; the numbering of the piece is by cell, then by node. */
-static int find_orbits(PyObject *generators, Graph *g, int64_t base)
+   `member` has the canonical order; the numbering of the piece is by cell, then by node. If it is None, such pieces are
+   left out and reported. Returns -1 with an error set. */
+static int find_orbits(PyObject *generators, Graph *g, int64_t base, int *report)
 {
     size n = g->n;
     for (size i = 0; i < n; i++) {
@@ -412,6 +420,10 @@ static int find_orbits(PyObject *generators, Graph *g, int64_t base)
     for (size p = 0; p < g->pieces; p++) {
         if (is_rigid(g, p))
             continue;
+        if (generators == Py_None) {
+            *report |= UNFINISHED;
+            continue;
+        }
         /* The form is that of the canonical order, in which colours are those of cells too: a piece like any other. */
         PyObject *found = asked(generators, g, p, base);
         size count = found ? PySequence_Size(found) : -1;
@@ -438,8 +450,9 @@ static int find_orbits(PyObject *generators, Graph *g, int64_t base)
     return 0;
 }
 
-/* Label one graph, whose `colour`, `loop`, `start` and `arc` are given: `order`, `cell` and, on request, orbits. */
-static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *generators, size *result)
+/* Label one graph, whose `colour`, `loop`, `start` and `arc` are given: its order as `result`, `cell`, and orbits as
+   `parent`. Returns -1 with an error set. */
+static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *generators, size *result, int *report)
 {
     refine(g, rounds);
     size n = g->n;
@@ -455,6 +468,7 @@ static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *gene
     }
     rename_arcs(g);
     int64_t base = cut(g);
+    *report |= g->pieces ? TIED | PIECES : TIED;
     for (size p = 0; p < g->pieces; p++)
         if (!is_rigid(g, p) && settle(order, g, p, base))
             return -1;
@@ -471,7 +485,11 @@ static int label_graph(Graph *g, int64_t rounds, PyObject *order, PyObject *gene
     sort_keyed(g->keyed, n);
     for (size k = 0; k < n; k++)
         result[k] = g->keyed[k].item;
-    return generators == Py_None ? 0 : find_orbits(generators, g, base);
+    if (find_orbits(generators, g, base, report))
+        return -1;
+    for (size i = 0; i < n; i++)
+        *report |= root(g->parent, i) != i ? SYMMETRIC : 0;
+    return 0;
 }
 
 /* Allocate for graphs with up to n nodes and this many arcs; 0 if memory runs out. */
@@ -504,24 +522,26 @@ static int reserve(Graph *g, size n, size arcs)
     return 1;
 }
 
-/* Dense graphs: colours (B, n), edges (B, n, n), a mask (B, n) of bytes or 0. Results have the shape of the colours. */
+/* Dense graphs: colours (B, n), edges (B, n, n), a mask (B, n) of bytes or 0. Results are (4, B, n): orders, their
+   inverses, cells and orbits. `again`: they are those of an earlier call, and graphs that it finished are left as they
+   are. Returns the report. */
 static PyObject *label_dense(PyObject *self, PyObject *args)
 {
-    address a_colours, a_edges, a_mask, a_order, a_cells, a_orbits;
+    address a_colours, a_edges, a_mask, a_results;
     size count, n;
+    int report = 0, again;
     PyObject *order, *generators;
-    if (!PyArg_ParseTuple(args, "nnKKKOOKKK", &count, &n, &a_colours, &a_edges, &a_mask, &order, &generators, &a_order,
-                          &a_cells, &a_orbits))
+    if (!PyArg_ParseTuple(args, "nnKKKOOKp", &count, &n, &a_colours, &a_edges, &a_mask, &order, &generators, &a_results,
+                          &again))
         return NULL;
     Graph g;
     size most = 0;
     for (size b = 0; b < count; b++) {
         const int64_t *e = POINTER(int64_t, a_edges) + b * n * n;
-        size arcs = 0;
-        for (size i = 0; i < n; i++)
-            for (size j = 0; j < i; j++)
-                arcs += e[i * n + j] || e[j * n + i];
-        most = 2 * arcs > most ? 2 * arcs : most;
+        size entries = 0;
+        for (size k = 0; k < n * n; k++)
+            entries += e[k] != 0;
+        most = 2 * entries > most ? 2 * entries : most; /* each entry is part of at most two arcs */
     }
     size *real = PyMem_Malloc(2 * (n + 1) * sizeof(size));
     if (!real || !reserve(&g, n, most)) {
@@ -532,11 +552,14 @@ static PyObject *label_dense(PyObject *self, PyObject *args)
     for (size b = 0; b < count; b++) {
         const int64_t *e = POINTER(int64_t, a_edges) + b * n * n, *colour = POINTER(int64_t, a_colours) + b * n;
         const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
-        int64_t *to = POINTER(int64_t, a_order) + b * n, *cell = POINTER(int64_t, a_cells) + b * n;
+        int64_t *to = POINTER(int64_t, a_results) + b * n, *back = to + count * n, *cell = back + count * n;
+        int64_t *orbit = cell + count * n;
         size m = 0, last;
         for (size i = 0; i < n; i++)
             if (!mask || mask[i])
                 real[m++] = i;
+        if (again && !(m && orbit[real[0]] < 0))
+            continue;
         g.n = m;
         g.arcs = 0;
         for (size i = 0; i < m; i++) {
@@ -550,7 +573,8 @@ static PyObject *label_dense(PyObject *self, PyObject *args)
             }
         }
         g.start[m] = g.arcs;
-        if (label_graph(&g, -1, order, generators, result)) {
+        int found = 0;
+        if (label_graph(&g, -1, order, generators, result, &found)) {
             PyMem_Free(real);
             PyMem_Free(g.keyed);
             return NULL;
@@ -560,19 +584,22 @@ static PyObject *label_dense(PyObject *self, PyObject *args)
             if (!mask[i]) {
                 to[last++] = (int64_t)i;
                 cell[i] = (int64_t)m;
-                if (a_orbits)
-                    POINTER(int64_t, a_orbits)[b * n + i] = (int64_t)i;
+                orbit[i] = (int64_t)i;
             }
         for (size k = 0; k < m; k++) {
             to[k] = (int64_t)real[result[k]];
             cell[real[k]] = g.cell[k];
-            if (a_orbits)
-                POINTER(int64_t, a_orbits)[b * n + real[k]] = (int64_t)real[root(g.parent, k)];
+            orbit[real[k]] = (int64_t)real[root(g.parent, k)];
         }
+        for (size k = 0; k < n; k++)
+            back[to[k]] = (int64_t)k;
+        report |= found;
+        if (found & UNFINISHED)
+            orbit[real[0]] = -1;
     }
     PyMem_Free(real);
     PyMem_Free(g.keyed);
-    Py_RETURN_NONE;
+    return PyLong_FromLong(report);
 }
 
 /* Numbers 0, ..., count - 1 in the order of their keys, stable: `first` has room for `keys` + 1 numbers, and is left with
@@ -592,17 +619,22 @@ static void bucket(const int64_t *key, size count, size keys, const size *before
     first[0] = 0;
 }
 
-/* Listed graphs; see `label_sparse` in label.py. Returns whether no edge is listed twice. */
+/* Listed graphs; see `label_sparse` in label.py. Results are (4, n): all nodes in canonical order, its inverse, cells and
+   orbits; and (3, e): the edges between canonical numbers, by source and target, and which edge each of them was.
+   `again`: see `label_dense`; the edges are left as they are. Returns the report, or -1 if an edge is listed twice. */
 static PyObject *label_sparse(PyObject *self, PyObject *args)
 {
-    address a_colours, a_source, a_target, a_edges, a_batch, a_order, a_cells, a_orbits;
+    address a_colours, a_index, a_edges, a_batch, a_nodes, a_listed;
     size count, n, e;
     long long rounds;
+    int report = 0, again;
     PyObject *order, *generators;
-    if (!PyArg_ParseTuple(args, "nnnKKKKKLOOKKK", &count, &n, &e, &a_colours, &a_source, &a_target, &a_edges, &a_batch,
-                          &rounds, &order, &generators, &a_order, &a_cells, &a_orbits))
+    if (!PyArg_ParseTuple(args, "nnnKKKKLOOKKp", &count, &n, &e, &a_colours, &a_index, &a_edges, &a_batch, &rounds,
+                          &order, &generators, &a_nodes, &a_listed, &again))
         return NULL;
-    const int64_t *source = POINTER(int64_t, a_source), *target = POINTER(int64_t, a_target);
+    const int64_t *source = POINTER(int64_t, a_index), *target = source + e;
+    int64_t *to_node = POINTER(int64_t, a_nodes), *position = to_node + n, *cells = position + n, *orbits = cells + n;
+    int64_t *listed = POINTER(int64_t, a_listed);
     const int64_t *colours = POINTER(int64_t, a_colours), *edges = POINTER(int64_t, a_edges);
     const int64_t *batch = POINTER(int64_t, a_batch);
     size most = n > e ? n : e, largest = 0, most_arcs = 0, done = 0;
@@ -639,11 +671,15 @@ static PyObject *label_sparse(PyObject *self, PyObject *args)
     Graph g;
     if (!once || !reserve(&g, largest, most_arcs)) {
         PyMem_Free(memory);
-        return once ? PyErr_NoMemory() : PyBool_FromLong(0);
+        return once ? PyErr_NoMemory() : PyLong_FromLong(-1);
     }
     for (size b = 0; b < count; b++) {
         const size *mine = nodes + first[b];
         g.n = first[b + 1] - first[b];
+        if (again && !(g.n && orbits[mine[0]] < 0)) {
+            done += g.n;
+            continue;
+        }
         g.arcs = 0;
         for (size i = 0; i < g.n; i++) {
             size u = mine[i], forth = out_start[u], back = in_start[u];
@@ -665,21 +701,38 @@ static PyObject *label_sparse(PyObject *self, PyObject *args)
             }
         }
         g.start[g.n] = g.arcs;
-        if (label_graph(&g, rounds, order, generators, spare)) {
+        int found = 0;
+        if (label_graph(&g, rounds, order, generators, spare, &found)) {
             PyMem_Free(memory);
             PyMem_Free(g.keyed);
             return NULL;
         }
         for (size k = 0; k < g.n; k++) {
-            POINTER(int64_t, a_order)[done++] = (int64_t)mine[spare[k]];
-            POINTER(int64_t, a_cells)[mine[k]] = g.cell[k];
-            if (a_orbits)
-                POINTER(int64_t, a_orbits)[mine[k]] = (int64_t)mine[root(g.parent, k)];
+            position[mine[spare[k]]] = (int64_t)done;
+            to_node[done++] = (int64_t)mine[spare[k]];
+            cells[mine[k]] = g.cell[k];
+            orbits[mine[k]] = (int64_t)mine[root(g.parent, k)];
         }
+        report |= found;
+        if (found & UNFINISHED)
+            orbits[mine[0]] = -1;
+    }
+    if (again)
+        e = 0;
+    for (size k = 0; k < e; k++) {
+        listed[k] = position[source[k]];
+        listed[e + k] = position[target[k]];
+    }
+    bucket(listed + e, e, n, NULL, in_start, spare);
+    bucket(listed, e, n, spare, out_start, out);
+    for (size k = 0; k < e; k++) {
+        listed[k] = position[source[out[k]]];
+        listed[e + k] = position[target[out[k]]];
+        listed[2 * e + k] = (int64_t)out[k];
     }
     PyMem_Free(memory);
     PyMem_Free(g.keyed);
-    return PyBool_FromLong(1);
+    return PyLong_FromLong(report);
 }
 
 static PyMethodDef methods[] = {

@@ -10,25 +10,23 @@ def label_dense(
     mask: int,
     order: Ask,
     generators: Ask | None,
-    result: int,
-    cells: int,
-    orbits: int,
+    results: int,
+    again: bool,
     /,
-) -> None: ...
+) -> int: ...
 def label_sparse(
     count: int,
     n: int,
     e: int,
     colours: int,
-    source: int,
-    target: int,
+    edge_index: int,
     edges: int,
     batch: int,
     rounds: int,
     order: Ask,
     generators: Ask | None,
-    result: int,
-    cells: int,
-    orbits: int,
+    nodes: int,
+    listed: int,
+    again: bool,
     /,
-) -> bool: ...
+) -> int: ...

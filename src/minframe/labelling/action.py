@@ -16,12 +16,13 @@ def inverse(g: Tensor) -> Tensor:
 
 def take_nodes(x: Tensor, index: Tensor) -> Tensor:
     """Rows ``(*batch, n, ...)`` of ``x`` at ``index`` ``(*batch, n)``; differentiable."""
-    batch = index.shape[:-1]
+    batch, n = index.shape[:-1], index.shape[-1]
     if not batch:
-        return x[index]
-    flat = index.reshape(math.prod(batch), index.shape[-1])
-    sample = torch.arange(flat.shape[0], device=x.device).unsqueeze(-1)
-    return x.reshape(flat.shape[0], *x.shape[len(batch) :])[sample, flat].view(x.shape)
+        return x.index_select(0, index)
+    samples = math.prod(batch)
+    first = torch.arange(samples, device=x.device).unsqueeze(-1) * n
+    flat = (first + index.reshape(samples, n)).flatten()
+    return x.reshape(samples * n, *x.shape[len(batch) + 1 :]).index_select(0, flat).view(x.shape)
 
 
 def take_edges(x: Tensor, index: Tensor) -> Tensor:

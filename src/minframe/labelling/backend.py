@@ -172,7 +172,6 @@ class Pynauty(Backend):
 
 BACKENDS: dict[str, type[Backend]] = {"igraph": Igraph, "pynauty": Pynauty}
 DEFAULT = "igraph"
-POINT_ORDER_VERSION = 2  # raised whenever the canonical order of points changes
 LABELLING_VERSION = 2  # raised whenever refinement or the order of pieces changes, and canonical orders with it
 
 
@@ -197,7 +196,7 @@ def installed_version(name: str = DEFAULT) -> str | None:
         return None
 
 
-def installed_point_version(name: str = DEFAULT) -> str | None:
+def installed_point_version(point_order_version: int, name: str = DEFAULT) -> str | None:
     """The versions that canonical orders of points depend on. ``None`` if the library is not installed."""
     version = installed_version(name)
-    return None if version is None else f"{version}, points {POINT_ORDER_VERSION}"
+    return None if version is None else f"{version}, points {point_order_version}"

@@ -33,16 +33,18 @@ def _hide(values: Tensor, mask: Tensor | None) -> Tensor:
     return torch.where(mask, values, torch.where(mask.any(-1, keepdim=True), lowest, 0))
 
 
-def cluster(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:
+def cluster(values: Tensor, rtol: float, mask: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
     """Class numbers ``(*batch, m)``, int64, of real ``values`` ``(*batch, m)``.
 
     Equal numbers get equal classes for every ``rtol``; with ``rtol = 0`` only equal numbers do. A value whose ``mask``
-    is False is ignored, and its class is -1. Not differentiable, as classes jump.
+    is False is ignored, and its class is -1. Not differentiable, as classes jump. ``scale`` ``(*batch, 1)``: what the
+    tolerance is relative to, if not to the largest magnitude.
     """
     values = _hide(values.detach(), mask)
     if values.dtype in (torch.float16, torch.bfloat16):
         values = values.float()
-    scale = values.abs().amax(-1, keepdim=True) if values.shape[-1] else 0.0
+    if scale is None:
+        scale = values.abs().amax(-1, keepdim=True) if values.shape[-1] else values.new_zeros(())
     classes = classes_of(values, scale * rtol)
     return classes if mask is None else torch.where(mask, classes, -1)
 
@@ -61,12 +63,13 @@ def combine(classes: Tensor, mask: Tensor | None = None) -> Tensor:
     return first if mask is None else torch.where(mask, first, -1)
 
 
-def cluster_rows(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:
+def cluster_rows(values: Tensor, rtol: float, mask: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
     """Classes ``(*batch, m)`` of the rows of ``values`` ``(*batch, m, c)``, in lexicographic order.
 
-    The tolerance is relative to the largest magnitude of a *channel*, as channels have units of their own.
+    The tolerance is relative to the largest magnitude of a *channel*, as channels have units of their own, unless they
+    have one ``scale`` ``(*batch, 1, 1)``: coordinates, in which a direction without extent is rounding.
     """
-    return combine(cluster(values.mT, rtol, None if mask is None else mask.unsqueeze(-2)).mT, mask)
+    return combine(cluster(values.mT, rtol, None if mask is None else mask.unsqueeze(-2), scale).mT, mask)
 
 
 def cluster_edges(values: Tensor, rtol: float, mask: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from minframe.labelling import native
 from minframe.labelling import orbits as _orbits
+from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs, listed_twice
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.pieces import Assembled, Moves
@@ -53,20 +54,24 @@ class Labelling:
 
     Attributes:
         order: ``(B, n)``, the node at each canonical position; padding comes last.
+        inverse: ``(B, n)``, the canonical position of each node.
         colours: ``(B, n)``, refined.
     """
 
     def __init__(self, colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> None:
         self._graph, self._backend = (colours, edges, None if mask is None else mask.cpu()), backend
-        self._library = native.Library(backend) if native.serves(colours) else None
-        if self._library is not None:
-            self.order, self.colours, _ = native.label_dense(*self._graph, self._library, orbits=False)
+        self._library = native.Library(backend)
+        self._native: native.Labelled | None = None
+        if native.serves(colours):
+            self._native = native.label_dense(*self._graph, self._library)
+            self.order, self.inverse, self.colours = self._native[:3]
             return
         self.colours = refine(colours, edges, mask).cpu()
         self.order = self.colours.argsort(dim=-1, stable=True)
         if self._pieces is not None:
             n = colours.shape[-1]
             self.order[self._tied] = self._pieces.order.view(-1, n) % n
+        self.inverse = inverse(self.order)
 
     @cached_property
     def _tied(self) -> Tensor:
@@ -109,18 +114,31 @@ class Labelling:
     @cached_property
     def orbits(self) -> Tensor:
         """``(B, n)``, the smallest node of the orbit of each; padding is alone."""
+        found = self._native
+        if found is not None:
+            if found.report & native.UNFINISHED:
+                found = self._native = native.label_dense(*self._graph, self._library, found)
+            return found.orbits
         if not self._tied.shape[0]:
             return torch.arange(self.order.shape[-1]).expand(self.order.shape)
-        if self._library is not None:
-            found = native.label_dense(*self._graph, self._library, orbits=True)[2]
-            assert found is not None
-            return found
         return _orbits.orbits(self.generators, self.owner, self.order.shape[0])
 
     @property
     def trivial(self) -> bool:
         """Whether no graph has an automorphism."""
-        return not self._tied.shape[0] or not bool((self.orbits != torch.arange(self.order.shape[-1])).any())
+        if self._native is None and not self._tied.shape[0]:
+            return True
+        orbits = self.orbits
+        if self._native is not None:
+            return not self._native.report & native.SYMMETRIC
+        return not bool((orbits != torch.arange(self.order.shape[-1])).any())
+
+    @property
+    def orbitals(self) -> Tensor:
+        """``(B, n, n)``, the smallest ``i * n + j`` of the orbit of each ordered pair of nodes."""
+        if self._native is not None and not self._native.report & native.PIECES:
+            return _orbits.loose_orbitals(self.orbits)
+        return _orbits.orbitals(self.generators, self.owner, self.order.shape[0])
 
 
 class SparseLabelling:
@@ -128,6 +146,9 @@ class SparseLabelling:
 
     Attributes:
         order: ``(N,)``, all nodes, graph by graph, each in canonical order.
+        inverse: ``(N,)``, the position of each node in it.
+        columns: ``(E,)``, the edge at each position, when they are sorted by canonical source and target.
+        edges: ``(2, E)``, the sorted edges between canonical positions.
     """
 
     def __init__(
@@ -140,15 +161,22 @@ class SparseLabelling:
     ) -> None:
         edges, batch = (None if x is None else x.cpu() for x in (edge_colours, batch))
         self._graph, self._backend = (colours.cpu(), edge_index.cpu(), edges, batch), backend
-        self._library = native.Library(backend) if native.serves(self._graph[0]) else None
-        self._cells: Tensor | None = None
-        if self._library is not None:
-            found = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library, orbits=False)
-            if found is None:
+        self._library = native.Library(backend)
+        self._native: native.Labelled | None = None
+        if native.serves(self._graph[0]):
+            self._native = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library)
+            if self._native is None:
                 raise listed_twice()
-            self.order, self._cells, _ = found
-        else:
-            self.order = self._pieces.order
+            assert self._native.edges is not None
+            assert self._native.columns is not None
+            self.order, self.inverse = self._native[:2]
+            self.edges, self.columns = self._native.edges, self._native.columns
+            return
+        self.order = self._pieces.order
+        self.inverse = inverse(self.order)
+        edges = self.inverse[self._graph[1]]
+        self.columns = (edges[0] * max(len(self.order), 1) + edges[1]).argsort()
+        self.edges = edges[:, self.columns]
 
     @cached_property
     def _pieces(self) -> Assembled:
@@ -156,7 +184,8 @@ class SparseLabelling:
         n = colours.shape[0]
         arcs, loops = Arcs.of_sparse(edge_index, edges, n)
         batch = torch.zeros_like(colours) if batch is None else batch
-        return label_arcs(_with_loops(colours, loops), arcs, batch, self._backend, self._cells)
+        cells = None if self._native is None else self._native.cells
+        return label_arcs(_with_loops(colours, loops), arcs, batch, self._backend, cells)
 
     @property
     def moves(self) -> Moves:
@@ -166,17 +195,21 @@ class SparseLabelling:
     @cached_property
     def orbits(self) -> Tensor:
         """``(N,)``, the smallest node of the orbit of each."""
-        if self._library is None:
+        found = self._native
+        if found is None:
             return _orbits.orbits_sparse(self.moves, len(self.order))
-        found = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library, orbits=True)
-        assert found is not None
-        assert found[2] is not None
-        return found[2]
+        if found.report & native.UNFINISHED:
+            found = self._native = native.label_sparse(*self._graph, MAX_SPARSE_ROUNDS, self._library, found)
+            assert found is not None
+        return found.orbits
 
     @property
     def trivial(self) -> bool:
         """Whether no graph has an automorphism."""
-        return not bool((self.orbits != torch.arange(len(self.order))).any())
+        orbits = self.orbits
+        if self._native is not None:
+            return not self._native.report & native.SYMMETRIC
+        return not bool((orbits != torch.arange(len(self.order))).any())
 
 
 def labelling(colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT) -> Labelling:

@@ -10,30 +10,37 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from minframe.built import require_current
 from minframe.labelling.parallel import Move, workers
 from minframe.labelling.pieces import generators_of, order_of
 from minframe.labelling.residual import Pattern
 from minframe.tracing import is_plain
 
 try:
-    from minframe.labelling import _graphs
+    from minframe.labelling import _graphs as _graphs
+    from minframe.labelling import _rows as _rows
+
+    require_current(_graphs, _rows)
 except ImportError:
-    _graphs = None  # type: ignore[assignment]
+    _graphs = _rows = None  # type: ignore[assignment]
+
+TIED, PIECES, UNFINISHED, SYMMETRIC = 1, 2, 4, 8  # the bits of a report; see _graphs.c
 
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
     """Use PyTorch alone inside this context, to compare the two implementations."""
-    global _graphs
-    saved, _graphs = _graphs, None  # type: ignore[assignment]
+    global _graphs, _rows
+    saved, _graphs, _rows = (_graphs, _rows), None, None  # type: ignore[assignment]
     try:
         yield
     finally:
-        _graphs = saved
+        _graphs, _rows = saved
 
 
 def serves(colours: Tensor) -> bool:
@@ -64,24 +71,57 @@ def _pattern(colours: bytes, arcs: bytes, base: int) -> Pattern:
     return Pattern(tuple(memoryview(colours).cast("q")), tuple(memoryview(arcs).cast("q")), base)
 
 
-def _at(x: Tensor | None) -> int:
+def address(x: Tensor | None) -> int:
+    """Where the numbers of a tensor are; 0 stands for none."""
     return 0 if x is None else x.data_ptr()
 
 
+class Labelled(NamedTuple):
+    """What is found for a batch of graphs, ``(B, n)`` or ``(N,)`` each.
+
+    Attributes:
+        order: the node at each canonical position.
+        inverse: the canonical position of each node.
+        cells: refined colours.
+        orbits: the smallest node of the orbit of each; in some graphs not yet, if the report says ``UNFINISHED``.
+        report: bits that say what kinds of graphs were found.
+        memory: what the first four are views of. (Inside ``torch.func`` transforms views have no address.)
+        edges: ``(2, E)``, of listed graphs: the edges between canonical numbers, sorted.
+        columns: ``(E,)``, which edge each of them was.
+    """
+
+    order: Tensor
+    inverse: Tensor
+    cells: Tensor
+    orbits: Tensor
+    report: int
+    memory: Tensor
+    edges: Tensor | None = None
+    columns: Tensor | None = None
+
+    def completed(self, report: int) -> Labelled:
+        """The same, whose orbits have been completed in place, with what was reported then."""
+        return self._replace(report=(self.report | report) & ~UNFINISHED)
+
+
 def label_dense(
-    colours: Tensor, edges: Tensor, mask: Tensor | None, library: Library, orbits: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The canonical order, the refined colours and, on request, the orbits ``(B, n)``; see ``label.labelling``."""
+    colours: Tensor, edges: Tensor, mask: Tensor | None, library: Library, unfinished: Labelled | None = None
+) -> Labelled:
+    """See ``label.labelling``; ``unfinished``: an earlier result, whose orbits are completed with the library."""
     colours, edges = colours.contiguous(), edges.contiguous()
     mask = None if mask is None else mask.contiguous()
-    order, cells = torch.empty_like(colours), torch.empty_like(colours)
-    found = torch.empty_like(colours) if orbits else None
-    _graphs.label_dense(
-        *(len(colours), colours.shape[-1], _at(colours), _at(edges), _at(mask)),
-        *(library.order, library.generators if orbits else None),
-        *(_at(order), _at(cells), _at(found)),
+    results = torch.empty((4, *colours.shape), dtype=torch.int64)
+    again = unfinished is not None
+    report = _graphs.label_dense(
+        *(len(colours), colours.shape[-1], colours.data_ptr(), edges.data_ptr(), address(mask)),
+        *(library.order, library.generators if again else None),
+        (unfinished.memory if unfinished is not None else results).data_ptr(),
+        again,
     )
-    return order, cells, found
+    if unfinished is not None:
+        return unfinished.completed(report)
+    order, inverse, cells, orbits = results
+    return Labelled(order, inverse, cells, orbits, report, results)
 
 
 def label_sparse(
@@ -91,18 +131,23 @@ def label_sparse(
     batch: Tensor | None,
     rounds: int,
     library: Library,
-    orbits: bool,
-) -> tuple[Tensor, Tensor, Tensor | None] | None:
-    """``label_dense`` for listed graphs, ``(N,)``; ``None`` if an edge is listed twice. See ``label.label_sparse``."""
-    colours = colours.contiguous()
-    source, target = (x.contiguous() for x in edge_index)
+    unfinished: Labelled | None = None,
+) -> Labelled | None:
+    """``label_dense`` for listed graphs; ``None`` if an edge is listed twice. See ``label.label_sparse``."""
+    colours, edge_index = colours.contiguous(), edge_index.contiguous()
     edges, batch = (None if x is None else x.contiguous() for x in (edges, batch))
-    count = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
-    order, cells = torch.empty_like(colours), torch.empty_like(colours)
-    found = torch.empty_like(colours) if orbits else None
-    once = _graphs.label_sparse(
-        *(count, len(colours), len(source), _at(colours), _at(source), _at(target), _at(edges), _at(batch), rounds),
-        *(library.order, library.generators if orbits else None),
-        *(_at(order), _at(cells), _at(found)),
+    n, e = len(colours), edge_index.shape[1]
+    count = 1 if batch is None else int(batch.max()) + 1 if n else 0
+    nodes = torch.empty((4, n), dtype=torch.int64)
+    listed = torch.empty((3, e), dtype=torch.int64)
+    again = unfinished is not None
+    report = _graphs.label_sparse(
+        *(count, n, e, colours.data_ptr(), edge_index.data_ptr(), address(edges), address(batch), rounds),
+        *(library.order, library.generators if again else None),
+        *((unfinished.memory if unfinished is not None else nodes).data_ptr(), listed.data_ptr()),
+        again,
     )
-    return (order, cells, found) if once else None
+    if unfinished is not None:
+        return unfinished.completed(report)
+    order, inverse, cells, orbits = nodes
+    return None if report < 0 else Labelled(order, inverse, cells, orbits, report, nodes, listed[:2], listed[2])

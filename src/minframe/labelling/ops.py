@@ -20,40 +20,48 @@ def _flat(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> 
     return labelling(colours.reshape(-1, n), edges.reshape(-1, n, n), flat, backend)
 
 
-@torch.library.custom_op("minframe::canonical_order", mutates_args=())
-def _canonical_order(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> tuple[Tensor, Tensor]:
+@torch.library.custom_op("minframe::labelled", mutates_args=())
+def labelled(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
+    """The canonical order of graphs, its inverse, refined colours and orbits of nodes, ``(4, *batch, n)``."""
     found = _flat(colours, edges, mask, backend)
-    device = colours.device
-    return found.order.view(colours.shape).to(device), found.colours.reshape(colours.shape).to(device)
+    results = torch.stack([found.order, found.inverse, found.colours, found.orbits])
+    return results.view(4, *colours.shape).to(colours.device)
 
 
-@torch.library.custom_op("minframe::orbits", mutates_args=())
-def _node_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    found = _flat(colours, edges, mask, backend)
-    return found.orbits.reshape(colours.shape).to(colours.device, copy=True)
+@labelled.register_fake
+def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
+    return colours.new_empty((4, *colours.shape), dtype=torch.int64)
 
 
 @torch.library.custom_op("minframe::orbitals", mutates_args=())
 def _pair_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    found = _flat(colours, edges, mask, backend)
-    numbers = _orbits.orbitals(found.generators, found.owner, found.order.shape[0])
-    return numbers.view(edges.shape).to(colours.device)
+    return _flat(colours, edges, mask, backend).orbitals.view(edges.shape).to(colours.device)
 
 
-@torch.library.custom_op("minframe::sparse_order", mutates_args=())
-def sparse_order(
+@_pair_orbits.register_fake
+def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
+    return colours.new_empty(edges.shape, dtype=torch.int64)
+
+
+@torch.library.custom_op("minframe::labelled_sparse", mutates_args=())
+def labelled_sparse(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
-) -> Tensor:
-    """The nodes of sparse graphs in canonical order, ``(N,)``."""
-    return label_sparse(colours, edge_index, edges, batch, backend).order.to(colours.device)
+) -> tuple[Tensor, Tensor]:
+    """The nodes of sparse graphs in canonical order, its inverse and their orbits, ``(3, N)``.
+
+    And the edges between canonical numbers, sorted, and which edge each of them was, ``(3, E)``.
+    """
+    found = label_sparse(colours, edge_index, edges, batch, backend)
+    nodes = torch.stack([found.order, found.inverse, found.orbits])
+    return nodes.to(colours.device), torch.cat([found.edges, found.columns.unsqueeze(0)]).to(colours.device)
 
 
-@torch.library.custom_op("minframe::sparse_orbits", mutates_args=())
-def sparse_orbits(
+@labelled_sparse.register_fake
+def _(
     colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str
-) -> Tensor:
-    """Orbit numbers of their nodes, ``(N,)``."""
-    return label_sparse(colours, edge_index, edges, batch, backend).orbits.to(colours.device)
+) -> tuple[Tensor, Tensor]:
+    nodes = colours.new_empty((3, *colours.shape), dtype=torch.int64)
+    return nodes, colours.new_empty((3, *edge_index.shape[1:]), dtype=torch.int64)
 
 
 @torch.library.custom_op("minframe::sparse_edge_orbits", mutates_args=())
@@ -65,28 +73,6 @@ def sparse_edge_orbits(
     return _orbits.edge_orbits_sparse(edge_index, moves, colours.shape[0]).to(colours.device)
 
 
-@_canonical_order.register_fake
-def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> tuple[Tensor, Tensor]:
-    like = colours.new_empty(colours.shape, dtype=torch.int64)
-    return like, torch.empty_like(like)
-
-
-@_node_orbits.register_fake
-def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    return colours.new_empty(colours.shape, dtype=torch.int64)
-
-
-@_pair_orbits.register_fake
-def _(colours: Tensor, edges: Tensor, mask: Tensor | None, backend: str) -> Tensor:
-    return colours.new_empty(edges.shape, dtype=torch.int64)
-
-
-@sparse_order.register_fake
-@sparse_orbits.register_fake
-def _(colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str) -> Tensor:
-    return colours.new_empty(colours.shape, dtype=torch.int64)
-
-
 @sparse_edge_orbits.register_fake
 def _(colours: Tensor, edge_index: Tensor, edges: Tensor | None, batch: Tensor | None, backend: str) -> Tensor:
     return colours.new_empty(edge_index.shape[1:], dtype=torch.int64)
@@ -96,12 +82,13 @@ def canonical_order(
     colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT
 ) -> tuple[Tensor, Tensor]:
     """The node at each canonical position, and the refined colours, ``(*batch, n)`` each."""
-    return _canonical_order(colours, edges, mask, backend)
+    order, _, cells, _ = labelled(colours, edges, mask, backend)
+    return order, cells
 
 
 def node_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT) -> Tensor:
     """Orbit numbers of the nodes under the automorphisms, ``(*batch, n)``."""
-    return _node_orbits(colours, edges, mask, backend)
+    return labelled(colours, edges, mask, backend)[3]
 
 
 def pair_orbits(colours: Tensor, edges: Tensor, mask: Tensor | None = None, backend: str = DEFAULT) -> Tensor:

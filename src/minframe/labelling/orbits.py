@@ -9,11 +9,15 @@ each generator, so neither the group nor its order is needed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from minframe.labelling import rows
 from minframe.labelling.arcs import components
 from minframe.labelling.pieces import Moves
+from minframe.tracing import is_pushed
 
 
 def orbits(generators: Tensor, owner: Tensor, count: int) -> Tensor:
@@ -35,6 +39,20 @@ def orbitals(generators: Tensor, owner: Tensor, count: int) -> Tensor:
     n = generators.shape[-1]
     pairs = (generators.unsqueeze(-1) * n + generators.unsqueeze(-2)).flatten(-2)
     return orbits(pairs, owner, count).view(count, n, n)
+
+
+def loose_orbitals(orbits: Tensor) -> Tensor:
+    """The same for groups with all permutations within each of the ``orbits`` ``(count, n)``.
+
+    Pairs of nodes from two orbits make up one orbital, those from one orbit two: a node with itself, and the rest,
+    which is represented by the first node of the orbit and the second.
+    """
+    n = orbits.shape[-1]
+    number = torch.arange(n, device=orbits.device).expand(orbits.shape)
+    later = torch.where(number == orbits, n, number)
+    second = torch.full_like(orbits, n).scatter_reduce(-1, orbits, later, "amin").gather(-1, orbits)
+    within = (orbits.unsqueeze(-1) == orbits.unsqueeze(-2)) & ~torch.eye(n, dtype=torch.bool, device=orbits.device)
+    return orbits.unsqueeze(-1) * n + torch.where(within, second.unsqueeze(-2), orbits.unsqueeze(-2))
 
 
 def orbits_sparse(moves: Moves, n: int) -> Tensor:
@@ -95,15 +113,34 @@ def _mean(values: Tensor, numbers: Tensor) -> Tensor:
     return (total / count.view(*count.shape, *(1,) * (values.ndim - count.ndim))).gather(axis, index).to(dtype)
 
 
+class _CompiledMean(torch.autograd.Function):
+    """``_mean`` in C. It projects orthogonally, so it is its own adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, numbers: Tensor) -> Tensor:
+        ctx.save_for_backward(numbers)
+        found = rows.mean(y.detach(), numbers)
+        return _mean(y, numbers) if found is None else found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return orbit_mean(gradient, *ctx.saved_tensors), None
+
+
 def orbit_mean(y: Tensor, orbits: Tensor) -> Tensor:
     """The mean of ``y`` ``(*batch, n, ...)`` over each orbit, ``orbits`` ``(*batch, n)``; differentiable.
 
     Integers become floating numbers.
     """
+    found = rows.mean(y, orbits)
+    if found is not None:
+        return found
+    if y.dtype in (torch.float32, torch.float64) and not is_pushed(y) and rows.serves(y.detach()):
+        return _CompiledMean.apply(y, orbits)  # type: ignore[no-untyped-call]
     return _mean(y, orbits)
 
 
 def orbital_mean(y: Tensor, orbitals: Tensor) -> Tensor:
     """The mean of ``y`` ``(*batch, n, n, ...)`` over each orbital, ``orbitals`` ``(*batch, n, n)``; differentiable."""
     axis = orbitals.ndim - 2
-    return _mean(y.flatten(axis, axis + 1), orbitals.flatten(-2)).view(y.shape)
+    return orbit_mean(y.flatten(axis, axis + 1), orbitals.flatten(-2)).view(y.shape)

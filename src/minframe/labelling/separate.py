@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
+
 MAX_POINTS_IN_PAIRS = 64  # points up to which pairs are few enough to cut at every gap
 GAP_FACTOR = 0.713  # relative to the largest gap; the first gap above it is taken, so that equal gaps do not matter
 
@@ -51,12 +53,12 @@ def _cut(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tens
     return torch.empty_like(cells).scatter_(-1, order, torch.where(index >= start, start, cell)), doubt
 
 
-def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """Cut every cell at all gaps, and how far the nearest gap is from not being one."""
+def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cut every cell at all gaps, how far the nearest gap is from not being one, and which nodes start a cell."""
     order, cell, index, gap = _sorted(values, cells)
     start = torch.where((gap > tolerance) | (index == cell), index, 0).cummax(-1)[0]
     doubt = torch.where(index > cell, (gap - tolerance).abs(), torch.inf).amin(-1)
-    return torch.empty_like(cells).scatter_(-1, order, start), doubt
+    return torch.empty_like(cells).scatter_(-1, order, start), doubt, start == index
 
 
 def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
@@ -70,8 +72,10 @@ def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tu
     margin = values.new_full((len(cells),), torch.inf)
     if cells.shape[-1] <= MAX_POINTS_IN_PAIRS:
         for channel in channels:
-            cells, doubt = _cut_everywhere(channel, cells, tolerance)
+            cells, doubt, alone = _cut_everywhere(channel, cells, tolerance)
             margin = torch.minimum(margin, doubt)
+            if all_true(alone):  # nothing is left to cut, or to doubt
+                break
         return cells, margin
     quiet = turn = 0
     while quiet < len(channels):

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor
 
-from minframe.checks import check_batch, check_mask
+from minframe.checks import check_batch, check_mask, check_owners_known
 from minframe.layout.dense import Dense
 from minframe.layout.ragged import Ragged
 from minframe.tracing import assume_positive
 
-__all__ = ["Dense", "Layout", "Ragged", "layout_of"]
+__all__ = ["Dense", "Layout", "Ragged", "described", "layout_of", "same_rows"]
 
 Layout = Dense | Ragged
 
@@ -36,7 +37,23 @@ def layout_of(
         if batch.shape[0]:
             count = cast(int, batch.max().item()) + 1  # torch.export would take int() for a constant
             assume_positive(count)
+        check_owners_known(batch, count, names[1])
         return Ragged(batch.long(), count)
     if mask is not None:
         check_mask(mask, x, names[0])
     return Dense(tuple(x.shape[:-2]), x.shape[-2], mask)
+
+
+def described(layout: Layout) -> str:
+    """The layout in words, for messages."""
+    if isinstance(layout, Ragged):
+        return f"{layout.count} samples with {layout.length} rows in all, by a batch vector"
+    padded = "" if layout.mask is None else ", by a mask"
+    return f"{layout.n} rows with batch axes {layout.batch_shape}{padded}"
+
+
+def same_rows(one: Layout, other: Layout) -> bool:
+    """Whether masks or batch vectors of two layouts with the same description are equal."""
+    if isinstance(one, Ragged):
+        return isinstance(other, Ragged) and torch.equal(one.index, other.index)
+    return one.mask is None or (other.real is not None and torch.equal(one.mask, other.real))

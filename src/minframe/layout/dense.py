@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.layout.segments import Segments
+
 
 @dataclass(slots=True)
 class Dense:
@@ -200,3 +202,9 @@ class Dense:
     def unpad_numbers(self, numbers: Tensor) -> Tensor:
         """Numbers of rows within their sample of ``pad``, one for each row, as numbers of rows of the whole."""
         return self.unpad(numbers)
+
+    def segments(self, device: torch.device) -> Segments:
+        """Where the rows of each sample are, in the rows ``(N, d)`` of all samples one after the other."""
+        count = math.prod(self.batch_shape)
+        starts = torch.arange(count, device=device) * self.n
+        return Segments(starts, torch.full_like(starts, self.n), self.n, None)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from minframe.layout.dense import Dense
 from minframe.layout.ragged import Ragged
+from minframe.layout.segments import Segments, grouped
 from minframe.types import EDGE_ATTR, EDGE_INDEX, SCALAR, Type
 
 
@@ -64,7 +65,7 @@ class RaggedExpansion:
     def __init__(self, layout: Ragged, sample: Tensor) -> None:
         self.source = layout
         self.sample = sample
-        self._rows = _Repeated(layout.index, layout.count, sample)
+        self._rows = _Repeated(layout.segments(), sample)
         self._edges: _Repeated | None = None
         self._edge_count = -1
         self.layout = Ragged(self._rows.pose, len(sample))
@@ -74,7 +75,7 @@ class RaggedExpansion:
             raise ValueError(
                 f"{name} must be an integer tensor (2, E), got {edge_index.dtype} of {tuple(edge_index.shape)}"
             )
-        self._edges = _Repeated(self.source.index[edge_index[0]], self.source.count, self.sample)
+        self._edges = _Repeated(grouped(self.source.index[edge_index[0]], self.source.count), self.sample)
         self._edge_count = edge_index.shape[1]
 
     def expand(self, x: Tensor, kind: Type) -> Tensor:
@@ -86,7 +87,7 @@ class RaggedExpansion:
                 raise ValueError("an input has type 'edge_attr', but none has type 'edge_index'")
             if kind is EDGE_ATTR:
                 return x[self._edges.entry]
-            return self._rows.first[self._edges.pose] + self._rows.place[x[:, self._edges.entry]]
+            return self._rows.first[self._edges.pose] + self._rows.places(self.source.index)[x[:, self._edges.entry]]
         if x.shape[0] == samples and (kind is SCALAR or samples != rows) and not kind.nodes:
             return x[self.sample]
         if x.shape[0] == rows:
@@ -133,20 +134,22 @@ class _Repeated:
         entry: ``(N',)``, which entry each one is a copy of.
         pose: ``(N',)``, the pose it belongs to, ascending.
         first: ``(K,)``, where each pose begins.
-        place: ``(N,)``, the place of each entry within its sample.
     """
 
-    def __init__(self, owner: Tensor, count: int, sample: Tensor) -> None:
-        sizes = torch.bincount(owner, minlength=count)
-        starts = sizes.cumsum(0) - sizes
-        order = owner.argsort(stable=True)
-        repeats = sizes[sample]
-        self.pose = torch.repeat_interleave(torch.arange(len(sample), device=owner.device), repeats)
+    def __init__(self, segments: Segments, sample: Tensor) -> None:
+        self.segments = segments
+        repeats = segments.sizes[sample]
+        self.pose = torch.repeat_interleave(repeats)
         self.first = repeats.cumsum(0) - repeats
-        within = torch.arange(len(self.pose), device=owner.device) - self.first[self.pose]
-        self.entry = order[starts[sample[self.pose]] + within]
-        self.place = torch.empty_like(order)
-        self.place[order] = torch.arange(len(order), device=owner.device) - starts[owner[order]]
+        at = torch.arange(len(self.pose), device=sample.device) + (segments.starts[sample] - self.first)[self.pose]
+        self.entry = at if segments.order is None else segments.order[at]
+
+    def places(self, owner: Tensor) -> Tensor:
+        """The place of each entry within its sample, ``(N,)``; ``owner``: the samples they belong to."""
+        assert self.segments.order is not None
+        places = torch.empty_like(owner)
+        places[self.segments.order] = torch.arange(len(owner), device=owner.device)
+        return places - self.segments.starts[owner]
 
 
 Expansion = DenseExpansion | RaggedExpansion

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from minframe.layout.segments import Segments, grouped
 
 
 @dataclass(slots=True)
@@ -16,6 +18,7 @@ class Ragged:
 
     index: Tensor
     count: int
+    _segments: Segments | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -138,15 +141,21 @@ class Ragged:
 
     @property
     def padded_length(self) -> int:
-        return int(torch.bincount(self.index).max()) if self.count else 0
+        return self.segments().largest
+
+    def segments(self, device: torch.device | None = None) -> Segments:
+        if self._segments is None:
+            self._segments = grouped(self.index, self.count)
+        return self._segments
 
     def _slots(self) -> tuple[Tensor, Tensor]:
         """The row in each slot of ``pad``, and which slots have one, ``(samples, most)``."""
-        sizes = torch.bincount(self.index, minlength=self.count)
-        place = torch.arange(int(sizes.max()) if self.count else 0, device=self.index.device)
-        real = place < sizes.unsqueeze(-1)
+        segments = self.segments()
+        assert segments.order is not None
+        place = torch.arange(segments.largest, device=self.index.device)
+        real = place < segments.sizes.unsqueeze(-1)
         slots = torch.zeros_like(real, dtype=torch.int64)
-        slots[real] = self.index.argsort(stable=True)
+        slots[real] = segments.order
         return slots, real
 
     def pad(self, x: Tensor) -> Tensor:

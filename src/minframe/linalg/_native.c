@@ -1,283 +1,622 @@
-/* The loops of qr.py, compiled, for one sample after the other.
+/* The loops of qr.py, compiled: one sample after the other, or several at a time by threads.
 
    What is done, and why, is said in qr.py; the names are the same. Tensors come as the addresses of contiguous float64
-   numbers, unless stated otherwise; 0 stands for None. */
+   (or complex128) numbers, unless stated otherwise; 0 stands for None. */
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
-#include <math.h>
-#include <stdint.h>
-
-typedef unsigned long long address;
-
-#define POINTER(type, a) ((type *)(uintptr_t)(a))
+#include "_samples.h"
 
 #define FINITE 1 /* all numbers are finite */
 #define FULL 2   /* all axes are determined */
 
 /* The rule by which rows are chosen; see native.py. */
 typedef struct {
-    double fraction, tolerance, tie, speck, tiny;
+    double fraction, of_longest, of_mean, tie, speck, tiny;
 } Rule;
 
-/* Rows of float32 or float64 numbers, anywhere in memory: the steps from one sample, row and coordinate to the next. */
+/* A complex number; of a real one the second part is not looked at. */
 typedef struct {
-    address numbers;
-    int is_double;
-    Py_ssize_t sample, row, coordinate;
-} Rows;
+    double re, im;
+} Number;
 
-static double number(const Rows *x, Py_ssize_t b, Py_ssize_t i, Py_ssize_t k)
-{
-    Py_ssize_t at = b * x->sample + i * x->row + k * x->coordinate;
-    return x->is_double ? POINTER(double, x->numbers)[at] : (double)POINTER(float, x->numbers)[at];
-}
-
-/* One sample. `column[k]` has coordinate k of the n rows and then of the identity, `length` in all. */
+/* A call of `pivoted_qr`: what it reads and writes. */
 typedef struct {
-    double **column;
-    Py_ssize_t d, n, length;
-    const double *row_floor;
-    double floor, constant_floor, limit; /* limit: how much longer than others a chosen row may be, squared; or inf */
-    int longest;                         /* take a longest row */
-} Sample;
+    Rows x;
+    Rule rule;
+    int special;
+    double noise, constant_floor;
+    const double *origin, *floor, *limit, *row_floor;
+    const uint8_t *longest;
+    address pose;
+    double *basis, *peaks;
+    int64_t *positions;
+    uint8_t *determined, *several;
+    double *scratch; /* of each thread, `scratch_size` numbers */
+    int64_t scratch_size;
+    int flags[MAX_THREADS];
+} Job;
 
-static double largest(const double *r2, Py_ssize_t n)
+/* What was seen of some rows. */
+typedef struct {
+    double peak;     /* the largest squared length */
+    double zero;     /* NaN if a number is not finite */
+    double total;    /* the sum of squared lengths, at first */
+    double shortest; /* the least first length above the bar */
+    int64_t row;     /* the first row that may be chosen; INT64_MAX: none */
+    int several;     /* whether there are more */
+} Seen;
+
+static const Seen NOTHING = {0, 0, 0, INFINITY, INT64_MAX, 0};
+
+typedef struct Sample Sample;
+typedef Seen Sweep(const Sample *s, int64_t from, int64_t to);
+
+/* One sample. */
+struct Sample {
+    Job *job;
+    Crew *crew; /* who shares it; NULL: nobody */
+    int64_t b, n;
+    int64_t stride;       /* length of a plane: `padded(n)` for the rows, then `padded(d)` for those of the identity */
+    double *planes;       /* d of them, or, complex, 2 d */
+    double *r2, *lengths; /* squared, of what is left of each row, and of each row at first */
+    int axis;             /* the step: */
+    double bar, at_most;  /* the least that must be left of a row to be chosen, and the largest it may have been */
+    double uncertain;     /* squared length below which what is left of any row is rounding, beside its own */
+    double *w, scale;     /* the reflection */
+    Number sign;          /* what makes the coordinate of the chosen row positive */
+    double poison;        /* NaN if numbers are not finite, and else 0 */
+    Sweep *sweep;
+    Seen *seen; /* by portion */
+};
+
+/* ---- Sweeps over rows from, ..., to - 1, both multiples of LANES. `d` and `parts` are those of the rows, and constant
+   in the common cases, for the compiler to unroll. */
+
+INLINE double largest_of(const lanes *peak)
 {
-    double peak = 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        peak = r2[i] > peak ? r2[i] : peak;
-    return peak;
+    double largest = 0;
+    for (int j = 0; j < LANES; j++)
+        largest = (*peak)[j] > largest ? (*peak)[j] : largest;
+    return largest;
 }
 
-static int all_finite(const double *r2, Py_ssize_t n)
+/* Read rows, relative to the origin, and their squared lengths: a tile at a time, as a vector cannot be read at once
+   from where its numbers were just written one by one. */
+INLINE Seen read_rows(const Sample *s, int64_t from, int64_t to, int d, int parts)
 {
-    double zero = 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        zero += 0 * r2[i];
-    return zero == 0;
-}
-
-static void squared_lengths(const Sample *s, double *r2)
-{
-    for (Py_ssize_t i = 0; i < s->n; i++)
-        r2[i] = s->column[0][i] * s->column[0][i];
-    for (Py_ssize_t k = 1; k < s->d; k++)
-        for (Py_ssize_t i = 0; i < s->n; i++)
-            r2[i] += s->column[k][i] * s->column[k][i];
-}
-
-/* Reflect all rows by w, multiply the coordinate that is now canonical by `sign`, and leave in r2 what is left of each
-   row behind it. */
-static void reflect(const Sample *s, Py_ssize_t axis, const double *w, double scale, double sign, double *r2)
-{
-    for (Py_ssize_t i = 0; i < s->length; i++) {
-        double c = 0, left = 0;
-        for (Py_ssize_t k = axis; k < s->d; k++)
-            c += s->column[k][i] * w[k];
-        c *= scale;
-        s->column[axis][i] = sign * (s->column[axis][i] - c * w[axis]);
-        for (Py_ssize_t k = axis + 1; k < s->d; k++) {
-            double x = s->column[k][i] - c * w[k];
-            s->column[k][i] = x;
-            left += x * x;
+    const Rows *x = &s->job->x;
+    const double *origin = s->job->origin ? s->job->origin + s->b * d * parts : NULL;
+    lanes peak = {0}, zero = {0}, total = {0};
+    for (int64_t tile = from; tile < to; tile += TILE) {
+        int64_t end = tile + TILE < to ? tile + TILE : to;
+        for (int m = 0; m < d * parts; m++)
+            for (int64_t i = tile; i < end; i += LANES)
+                read_plane(x, s->b, i, s->n, m, parts, origin ? origin[m] : 0, s->planes + m * s->stride + i);
+        for (int64_t i = tile; i < end; i += LANES) {
+            lanes r2 = {0};
+            for (int m = 0; m < d * parts; m++)
+                r2 += AT(s->planes + m * s->stride + i) * AT(s->planes + m * s->stride + i);
+            AT(s->r2 + i) = r2;
+            peak = SELECT(r2 > peak, r2, peak);
+            zero += 0 * r2;
+            total += r2;
         }
-        r2[i] = left;
+    }
+    Seen seen = NOTHING;
+    seen.peak = largest_of(&peak);
+    for (int j = 0; j < LANES; j++)
+        seen.zero += zero[j], seen.total += total[j];
+    return seen;
+}
+
+/* Reflect rows by w, multiply the coordinate that is now canonical by `sign`, and leave in r2 what is left of each row
+   behind it. */
+INLINE Seen reflect(const Sample *s, int64_t from, int64_t to, int d, int parts)
+{
+    const int left = d - s->axis;
+    const int64_t stride = s->stride;
+    const double *w = s->w, scale = s->scale;
+    const Number sign = s->sign;
+    lanes peak = {0};
+    for (int64_t i = from; i < to; i += LANES) {
+        double *row = s->planes + s->axis * parts * stride + i;
+        lanes re = {0}, im = {0}, rest = {0};
+        for (int k = 0; k < left; k++)
+            if (parts == 1)
+                re += AT(row + k * stride) * w[k];
+            else { /* conj(w) x */
+                lanes x = AT(row + 2 * k * stride), y = AT(row + (2 * k + 1) * stride);
+                re += x * w[2 * k] + y * w[2 * k + 1];
+                im += y * w[2 * k] - x * w[2 * k + 1];
+            }
+        re *= scale;
+        im *= scale;
+        if (parts == 1)
+            AT(row) = sign.re * (AT(row) - re * w[0]);
+        else {
+            lanes x = AT(row) - (re * w[0] - im * w[1]), y = AT(row + stride) - (re * w[1] + im * w[0]);
+            AT(row) = x * sign.re - y * sign.im;
+            AT(row + stride) = x * sign.im + y * sign.re;
+        }
+        for (int k = 1; k < left; k++)
+            if (parts == 1) {
+                lanes x = AT(row + k * stride) - re * w[k];
+                AT(row + k * stride) = x;
+                rest += x * x;
+            } else {
+                lanes x = AT(row + 2 * k * stride) - (re * w[2 * k] - im * w[2 * k + 1]);
+                lanes y = AT(row + (2 * k + 1) * stride) - (re * w[2 * k + 1] + im * w[2 * k]);
+                AT(row + 2 * k * stride) = x;
+                AT(row + (2 * k + 1) * stride) = y;
+                rest += x * x + y * y;
+            }
+        AT(s->r2 + i) = rest;
+        peak = SELECT(rest > peak, rest, peak);
+    }
+    Seen seen = NOTHING;
+    seen.peak = largest_of(&peak);
+    return seen;
+}
+
+/* Multiply the last coordinate by `sign`. */
+INLINE void turn(const Sample *s, int64_t from, int64_t to, int d, int parts)
+{
+    double *last = s->planes + (d - 1) * parts * s->stride;
+    for (int64_t i = from; i < to; i += LANES)
+        if (parts == 1)
+            AT(last + i) *= s->sign.re;
+        else {
+            lanes x = AT(last + i), y = AT(last + s->stride + i);
+            AT(last + i) = x * s->sign.re - y * s->sign.im;
+            AT(last + s->stride + i) = x * s->sign.im + y * s->sign.re;
+        }
+}
+
+/* Write the pose, zero where not determined. */
+INLINE void write_rows(const Sample *s, int64_t from, int64_t to, int d, int parts)
+{
+    const Job *job = s->job;
+    for (int64_t tile = from; tile < to; tile += TILE) {
+        int64_t end = tile + TILE < to ? tile + TILE : to;
+        turn(s, tile, end, d, parts);
+        for (int m = 0; m < d * parts; m++)
+            for (int64_t i = tile; i < end; i += LANES)
+                write_plane(&job->x, s->b, i, s->n, m, parts, s->planes + m * s->stride + i,
+                            job->determined[s->b * d + m / parts], s->poison, job->pose);
     }
 }
 
-/* The first row above the bar. `several` says whether there are more. */
-static Py_ssize_t choose(const double *r2, const double *lengths, Py_ssize_t n, double bar, double limit, int *several)
+/* What is below the rounding of its row becomes zero. */
+static Seen drop_rounding(const Sample *s, int64_t from, int64_t to)
 {
-    Py_ssize_t chosen = -1;
-    double at_most = INFINITY;
-    if (lengths && limit < INFINITY) {
-        double shortest = INFINITY;
-        for (Py_ssize_t i = 0; i < n; i++)
-            if (r2[i] >= bar && lengths[i] < shortest)
-                shortest = lengths[i];
-        at_most = limit * shortest;
+    Seen seen = NOTHING;
+    for (int64_t i = from; i < to && i < s->n; i++) {
+        double rounding = s->job->row_floor[place_of(&s->job->x, s->b, i)] + s->uncertain;
+        s->r2[i] = s->r2[i] > rounding ? s->r2[i] : 0;
+        seen.peak = s->r2[i] > seen.peak ? s->r2[i] : seen.peak;
     }
-    *several = 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (r2[i] >= bar && (!lengths || lengths[i] <= at_most)) {
-            if (chosen >= 0) {
-                *several = 1;
+    return seen;
+}
+
+/* Keep the lengths of the rows; those of padding are never the shortest. */
+static Seen keep_lengths(const Sample *s, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++)
+        s->lengths[i] = i < s->n ? s->r2[i] : INFINITY;
+    return NOTHING;
+}
+
+/* The first length of the shortest row above the bar. */
+FOR_EACH_MACHINE static Seen shortest_above(const Sample *s, int64_t from, int64_t to)
+{
+    const lanes infinite = (lanes){0} + INFINITY;
+    lanes shortest = infinite;
+    for (int64_t i = from; i < to; i += LANES) {
+        lanes length = SELECT(AT(s->r2 + i) >= s->bar, AT(s->lengths + i), infinite);
+        shortest = SELECT(length < shortest, length, shortest);
+    }
+    Seen seen = NOTHING;
+    for (int j = 0; j < LANES; j++)
+        seen.shortest = shortest[j] < seen.shortest ? shortest[j] : seen.shortest;
+    return seen;
+}
+
+/* The first row above the bar that is not too long. */
+static Seen choose(const Sample *s, int64_t from, int64_t to)
+{
+    Seen seen = NOTHING;
+    for (int64_t i = from; i < to && i < s->n; i++)
+        if (s->r2[i] >= s->bar && (s->at_most == INFINITY || s->lengths[i] <= s->at_most)) {
+            seen.several = seen.row < INT64_MAX;
+            if (seen.several || !s->job->several) {
+                seen.row = seen.several ? seen.row : i;
                 break;
             }
-            chosen = i;
+            seen.row = i;
         }
-    return chosen < 0 ? 0 : chosen;
+    return seen;
 }
 
-/* Decompose one sample. FINITE and FULL are returned as far as they hold. `several` may be NULL. Scratch: `r2`, one
-   number for each row and for each of the identity, `lengths`, one for each row (NULL if limit is infinite), and `w`,
-   one for each axis. */
-static int decompose(const Sample *s, const Rule *rule, int special, double *r2, double *lengths, double *w,
-                     int64_t *chosen, double *peaks, uint8_t *determined, uint8_t *several)
+#define COMMON_CASES(call)                                                                                             \
+    if (s->job->x.parts == 2)                                                                                          \
+        call((int)s->job->x.d, 2);                                                                                     \
+    else if (s->job->x.d == 3)                                                                                         \
+        call(3, 1);                                                                                                    \
+    else                                                                                                               \
+        call((int)s->job->x.d, 1);
+
+FOR_EACH_MACHINE static Seen sweep_read(const Sample *s, int64_t from, int64_t to)
 {
-    double equal = 0, uncertain = 0, product = 1;
-    squared_lengths(s, r2);
-    if (!all_finite(r2, s->n)) {
-        for (Py_ssize_t axis = 0; axis < s->d; axis++) {
-            chosen[axis] = determined[axis] = 0;
-            peaks[axis] = NAN;
-            if (several)
-                several[axis] = 0;
-        }
+#define CALL(d, parts) return read_rows(s, from, to, d, parts)
+    COMMON_CASES(CALL)
+#undef CALL
+}
+
+FOR_EACH_MACHINE static Seen sweep_reflect(const Sample *s, int64_t from, int64_t to)
+{
+#define CALL(d, parts) return reflect(s, from, to, d, parts)
+    COMMON_CASES(CALL)
+#undef CALL
+}
+
+FOR_EACH_MACHINE static Seen sweep_write(const Sample *s, int64_t from, int64_t to)
+{
+#define CALL(d, parts) write_rows(s, from, to, d, parts)
+    COMMON_CASES(CALL)
+#undef CALL
+    return NOTHING;
+}
+
+static void portion_of_rows(void *sample, int64_t k, int member)
+{
+    Sample *s = sample;
+    s->seen[k] = s->sweep(s, k * PORTION, end_of(k, padded(s->n)));
+    (void)member;
+}
+
+/* Sweep over all rows, and put together what was seen of the portions, in their order, however many threads there are. */
+static Seen over_rows(Sample *s, Sweep *sweep)
+{
+    if (s->n <= PORTION)
+        return sweep(s, 0, padded(s->n));
+    int64_t portions = portions_of(padded(s->n));
+    s->sweep = sweep;
+    share(s->crew, portion_of_rows, s, portions);
+    Seen all = s->seen[0];
+    for (int64_t k = 1; k < portions; k++) {
+        const Seen *seen = s->seen + k;
+        all.peak = seen->peak > all.peak ? seen->peak : all.peak;
+        all.zero += seen->zero;
+        all.total += seen->total;
+        all.shortest = seen->shortest < all.shortest ? seen->shortest : all.shortest;
+        all.several |= seen->several || (seen->row < INT64_MAX && all.row < INT64_MAX);
+        all.row = seen->row < all.row ? seen->row : all.row;
+    }
+    return all;
+}
+
+/* ---- One sample */
+
+/* The Euclidean length of count numbers, whose squares may be too large or too small. */
+static double length_of(const double *v, int64_t count)
+{
+    double square = 0, largest = 0;
+    for (int64_t k = 0; k < count; k++) {
+        square += v[k] * v[k];
+        largest = fabs(v[k]) > largest ? fabs(v[k]) : largest;
+    }
+    if ((square > 1e-290 && square < 1e290) || largest == 0)
+        return sqrt(square);
+    square = 0;
+    for (int64_t k = 0; k < count; k++)
+        square += v[k] / largest * (v[k] / largest);
+    return largest * sqrt(square);
+}
+
+/* The reflection of the chosen row, whose coordinates are in w; there are `left` of them. */
+static void set_reflection(Sample *s, int64_t left, int parts)
+{
+    double *w = s->w, norm = length_of(w, left * parts), speck = s->job->rule.speck;
+    if (norm < speck) {
+        w[0] = norm = 1;
+        if (parts == 2)
+            w[1] = 0;
+    }
+    if (parts == 1) {
+        s->sign = (Number){signbit(w[0]) ? 1 : -1, 0};
+        w[0] -= s->sign.re * norm;
+        s->scale = -s->sign.re / (w[0] * norm);
+        return;
+    }
+    double head = hypot(w[0], w[1]);
+    Number phase = head < speck ? (Number){1, 0} : (Number){w[0] / head, w[1] / head};
+    s->sign = (Number){-phase.re, phase.im};
+    w[0] += phase.re * norm;
+    w[1] += phase.im * norm;
+    s->scale = 1 / ((head + norm) * norm);
+}
+
+/* What makes the last coordinate of the chosen row positive, or the determinant one, if `others` is the product of the
+   signs before: each of the d - 1 reflections has determinant -1. */
+static Number last_sign(const Sample *s, const double *last, Number others)
+{
+    if (s->job->special)
+        return s->job->x.d % 2 ? (Number){others.re, -others.im} : (Number){-others.re, others.im};
+    if (s->job->x.parts == 1)
+        return (Number){last[0] < 0 ? -1 : 1, 0};
+    double size = hypot(last[0], last[1]);
+    return size < s->job->rule.speck ? (Number){1, 0} : (Number){last[0] / size, -last[1] / size};
+}
+
+static Number product(Number a, Number b)
+{
+    return (Number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+/* The rows of the identity, behind the others. */
+static void add_identity(const Sample *s)
+{
+    int parts = s->job->x.parts;
+    for (int64_t m = 0; m < s->job->x.d * parts; m++)
+        for (int64_t i = 0; i < padded(s->job->x.d); i++)
+            s->planes[m * s->stride + padded(s->n) + i] = i * parts == m;
+}
+
+/* The basis is what has become of the identity, conjugated. */
+static void write_basis(const Sample *s)
+{
+    const int64_t d = s->job->x.d, parts = s->job->x.parts;
+    double *basis = s->job->basis + s->b * d * d * parts;
+    const double *identity = s->planes + padded(s->n);
+    for (int64_t i = 0; i < d; i++)
+        for (int64_t m = 0; m < d * parts; m++)
+            basis[i * d * parts + m] = (m % parts ? -1 : 1) * identity[m * s->stride + i] + s->poison;
+}
+
+/* A sample with numbers that are not finite: nothing is known. */
+static void forget(const Sample *s)
+{
+    const int64_t d = s->job->x.d;
+    for (int64_t at = s->b * d; at < (s->b + 1) * d; at++) {
+        s->job->positions[at] = s->job->determined[at] = 0;
+        s->job->peaks[at] = NAN;
+        if (s->job->several)
+            s->job->several[at] = 0;
+    }
+}
+
+/* The number of rows that are not padding. */
+static int64_t count_real(const Rows *x, int64_t b, int64_t n)
+{
+    int64_t count = n;
+    if (x->mask)
+        for (int64_t i = count = 0; i < n; i++)
+            count += is_real(x, b, i) != 0;
+    return count;
+}
+
+/* Choose the row for an axis, and leave what is left of its coordinates in w. */
+static Seen choose_row(Sample *s, double limit)
+{
+    const int64_t parts = s->job->x.parts, from = s->axis * parts;
+    s->at_most = INFINITY;
+    if (s->axis && limit < INFINITY) /* at first lengths are what is compared with the bar */
+        s->at_most = limit * over_rows(s, shortest_above).shortest;
+    Seen found = over_rows(s, choose);
+    found.row = found.row < INT64_MAX ? found.row : 0;
+    for (int64_t m = from; m < s->job->x.d * parts; m++)
+        s->w[m - from] = s->planes[m * s->stride + found.row];
+    return found;
+}
+
+/* Decompose one sample. FINITE and FULL are returned as far as they hold. */
+static int decompose(Sample *s)
+{
+    Job *job = s->job;
+    const Rule *rule = &job->rule;
+    const int d = (int)job->x.d, parts = job->x.parts;
+    double far = job->origin ? length_of(job->origin + s->b * d * parts, d * parts) : 0;
+    double floor = job->floor ? job->floor[s->b] : job->noise * far, least = fmax(floor, job->constant_floor);
+    double limit = job->limit ? job->limit[s->b] : INFINITY;
+    int longest = job->longest ? job->longest[s->b] : rule->tie > 0, full = FULL;
+    Seen seen = over_rows(s, sweep_read);
+    if (seen.zero != 0 || !s->n) {
+        forget(s);
         return 0;
     }
-    for (Py_ssize_t axis = 0; axis < s->d; axis++) {
-        int more;
-        if (s->row_floor)
-            for (Py_ssize_t i = 0; i < s->n; i++)
-                r2[i] = r2[i] > s->row_floor[i] + uncertain ? r2[i] : 0;
-        double peak = largest(r2, s->n);
-        if (axis == 0) {
-            equal = fmax(rule->tie * sqrt(peak), 2 * s->floor);
-            if (lengths)
-                for (Py_ssize_t i = 0; i < s->n; i++)
-                    lengths[i] = r2[i];
+    double equal = 0, bound = 0, mean = seen.total / (double)count_real(&job->x, s->b, s->n);
+    Number signs = {1, 0};
+    for (s->axis = 0; s->axis < d; s->axis++) {
+        if (job->row_floor)
+            seen = over_rows(s, drop_rounding);
+        double peak = seen.peak;
+        if (s->axis == 0) {
+            bound = fmax(peak * rule->of_longest * rule->of_longest, mean * rule->of_mean * rule->of_mean);
+            bound = fmax(bound, least * least);
+            equal = fmax(rule->tie * sqrt(peak), 2 * floor);
+            if (job->limit)
+                over_rows(s, keep_lengths);
         }
-        /* rows of no length, as padding, never tie */
-        double bar = s->longest ? fmax(peak - equal * sqrt(peak), rule->tiny) : peak * rule->fraction;
-        Py_ssize_t row = choose(r2, axis ? lengths : NULL, s->n, bar, s->limit, &more);
-        if (s->row_floor)
-            uncertain += (s->row_floor[row] + uncertain) / fmax(r2[row], rule->tiny);
-        chosen[axis] = row;
-        peaks[axis] = peak;
-        if (several)
-            several[axis] = (uint8_t)more;
-        if (axis == s->d - 1) {
-            double sign = s->column[axis][row] < 0 ? -1 : 1;
-            if (special) /* each of the d - 1 reflections has determinant -1 */
-                sign = s->d % 2 ? product : -product;
-            for (Py_ssize_t i = 0; i < s->length; i++)
-                s->column[axis][i] *= sign;
-        } else {
-            double head = s->column[axis][row], norm = head;
-            for (Py_ssize_t k = axis + 1; k < s->d; k++) {
-                w[k] = s->column[k][row];
-                norm = hypot(norm, w[k]);
-            }
-            if (fabs(norm) < rule->speck)
-                head = norm = 1;
-            norm = copysign(norm, head);
-            w[axis] = head + norm;
-            double sign = norm < 0 ? 1 : -1;
-            product *= sign;
-            reflect(s, axis, w, 1 / (w[axis] * norm), sign, r2);
+        /* rows that are rounding never tie */
+        s->bar = longest ? fmax(peak - equal * sqrt(peak), fmin(bound, peak)) : peak * rule->fraction;
+        Seen found = choose_row(s, limit);
+        if (job->row_floor) {
+            double rounding = job->row_floor[place_of(&job->x, s->b, found.row)] + s->uncertain;
+            s->uncertain += rounding / fmax(s->r2[found.row], rule->tiny);
         }
+        int64_t at = s->b * d + s->axis;
+        job->positions[at] = job->x.order ? place_of(&job->x, s->b, found.row) : found.row;
+        job->peaks[at] = peak;
+        job->determined[at] = peak > bound;
+        full = peak > bound ? full : 0;
+        if (job->several)
+            job->several[at] = (uint8_t)found.several;
+        if (s->axis == d - 1)
+            break;
+        set_reflection(s, d - s->axis, parts);
+        signs = product(signs, s->sign);
+        sweep_reflect(s, padded(s->n), s->stride);
+        seen = over_rows(s, sweep_reflect);
     }
-    double rounding = peaks[0] * rule->tolerance * rule->tolerance;
-    double floor = fmax(s->floor, s->constant_floor);
-    double bound = fmax(rounding, floor * floor);
-    int full = FULL;
-    for (Py_ssize_t axis = 0; axis < s->d; axis++) {
-        determined[axis] = peaks[axis] > bound;
-        full = determined[axis] ? full : 0;
-    }
+    s->sign = last_sign(s, s->w, signs);
     return FINITE | full;
 }
 
-/* Choose the rows, relative to an origin, and decompose. Rows that the mask (of bytes) has 0 for are zero. What is
-   below `floor`, for each sample, is rounding, or, without it, what is below `noise` times the length of the origin. */
+/* Sample b, in the scratch of a thread. */
+static void serve(void *argument, Crew *crew, int64_t b, int member)
+{
+    Job *job = argument;
+    int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts;
+    Sample s = {.job = job, .crew = crew, .b = b, .n = n, .stride = padded(n) + padded(job->x.d)};
+    s.planes = job->scratch + member * job->scratch_size;
+    s.r2 = s.planes + planes * s.stride;
+    s.lengths = s.r2 + s.stride;
+    s.w = s.lengths + s.stride;
+    s.seen = (Seen *)(s.w + padded(planes));
+    add_identity(&s);
+    int found = decompose(&s);
+    s.poison = found & FINITE ? 0 : NAN;
+    over_rows(&s, sweep_write);
+    turn(&s, padded(n), s.stride, (int)job->x.d, job->x.parts);
+    write_basis(&s);
+    job->flags[member] &= found;
+}
+
+/* Numbers of scratch for a sample of n rows. */
+static int64_t scratch_of(const Rows *x, int64_t n)
+{
+    int64_t planes = x->d * x->parts, portions = n / PORTION + 1;
+    return (padded(n) + padded(x->d)) * (planes + 2) + padded(planes) + padded(portions * (int64_t)sizeof(Seen) / 8);
+}
+
+/* Choose the rows, relative to an origin, and decompose. What is below `floor`, for each sample, is rounding, or,
+   without it, what is below `noise` times the length of the origin. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
-    address a_origin, a_mask, a_floor, a_short, a_row_floor, a_longest;
-    address a_pose, a_basis, a_positions, a_peaks, a_determined, a_several;
-    Py_ssize_t d, samples, n;
-    double noise;
-    Rows x;
-    Rule rule;
-    Sample s;
-    int special, flags = FINITE | FULL;
-    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKKKddKKK(ddddd)pKKKKKK", &x.numbers, &x.is_double, &x.sample, &x.row,
-                          &x.coordinate, &samples, &n, &d, &a_origin, &a_mask, &a_floor, &noise, &s.constant_floor,
-                          &a_short, &a_row_floor, &a_longest, &rule.fraction, &rule.tolerance, &rule.tie, &rule.speck, &rule.tiny,
-                          &special, &a_pose, &a_basis, &a_positions, &a_peaks, &a_determined, &a_several))
+    address origin, floor, limit, row_floor, longest, basis, positions, peaks, determined, several;
+    int threads, flags = FINITE | FULL;
+    Job job = {.special = 0};
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKKi", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
+                          &job.constant_floor, &limit, &row_floor, &longest, &job.rule.fraction, &job.rule.of_longest,
+                          &job.rule.of_mean, &job.rule.tie, &job.rule.speck, &job.rule.tiny, &job.special, &job.pose,
+                          &basis, &positions, &peaks, &determined, &several, &threads))
         return NULL;
-    s.d = d;
-    s.n = n;
-    s.length = n + d;
-    s.column = PyMem_Malloc(d * sizeof(double *));
-    double *values = PyMem_Malloc(((d + 2) * s.length + d) * sizeof(double));
-    if (!s.column || !values) {
-        PyMem_Free(s.column);
-        PyMem_Free(values);
+    set_pointers(&job.x);
+    job.origin = POINTER(const double, origin);
+    job.floor = POINTER(const double, floor);
+    job.limit = POINTER(const double, limit);
+    job.row_floor = POINTER(const double, row_floor);
+    job.longest = POINTER(const uint8_t, longest);
+    job.basis = POINTER(double, basis);
+    job.positions = POINTER(int64_t, positions);
+    job.peaks = POINTER(double, peaks);
+    job.determined = POINTER(uint8_t, determined);
+    job.several = POINTER(uint8_t, several);
+    threads = possible_threads(threads);
+    if (!job.x.samples)
+        return PyLong_FromLong(flags);
+    int64_t small = job.x.n < LARGE_SAMPLE ? job.x.n : LARGE_SAMPLE;
+    job.scratch_size = scratch_of(&job.x, small);
+    int64_t size = (threads - 1) * job.scratch_size + scratch_of(&job.x, job.x.n);
+    char *memory = PyMem_Malloc(sizeof(lanes) + size * sizeof(double));
+    if (!memory)
         return PyErr_NoMemory();
-    }
+    for (int i = 0; i < threads; i++)
+        job.flags[i] = flags;
+    /* aligned; the first thread, which also serves large samples, has the last part */
+    job.scratch = (double *)(((uintptr_t)memory + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
+    job.scratch += (threads - 1) * job.scratch_size;
+    job.scratch_size = -job.scratch_size;
     Py_BEGIN_ALLOW_THREADS
-    double *r2 = values + d * s.length, *lengths = r2 + s.length, *w = lengths + s.length;
-    for (Py_ssize_t k = 0; k < d; k++)
-        s.column[k] = values + k * s.length;
-    for (Py_ssize_t b = 0; b < samples; b++) {
-        const double *origin = a_origin ? POINTER(double, a_origin) + b * d : NULL;
-        const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
-        double far = 0;
-        for (Py_ssize_t k = 0; k < d; k++) {
-            for (Py_ssize_t i = 0; i < n; i++)
-                s.column[k][i] = mask && !mask[i] ? 0 : number(&x, b, i, k) - (origin ? origin[k] : 0);
-            for (Py_ssize_t i = 0; i < d; i++)
-                s.column[k][n + i] = i == k;
-            far = origin ? hypot(far, origin[k]) : 0;
-        }
-        s.floor = a_floor ? POINTER(double, a_floor)[b] : noise * far;
-        s.longest = a_longest ? POINTER(uint8_t, a_longest)[b] : rule.tie > 0;
-        s.limit = a_short ? POINTER(double, a_short)[b] : INFINITY;
-        s.row_floor = a_row_floor ? POINTER(double, a_row_floor) + b * n : NULL;
-        uint8_t *determined = POINTER(uint8_t, a_determined) + b * d;
-        int found = decompose(&s, &rule, special, r2, a_short ? lengths : NULL, w,
-                              POINTER(int64_t, a_positions) + b * d, POINTER(double, a_peaks) + b * d, determined,
-                              a_several ? POINTER(uint8_t, a_several) + b * d : NULL);
-        double poison = found & FINITE ? 0 : NAN; /* added to all results of the sample */
-        flags &= found;
-        for (Py_ssize_t k = 0; k < d; k++) {
-            for (Py_ssize_t i = 0; i < d; i++)
-                POINTER(double, a_basis)[(b * d + i) * d + k] = s.column[k][n + i] + poison;
-            for (Py_ssize_t i = 0, at = b * n * d + k; i < n; i++, at += d) {
-                double canonical = (determined[k] ? s.column[k][i] : 0) + poison;
-                if (x.is_double)
-                    POINTER(double, a_pose)[at] = canonical;
-                else
-                    POINTER(float, a_pose)[at] = (float)canonical;
-            }
-        }
-    }
+    for_samples(&job.x, serve, &job, threads);
     Py_END_ALLOW_THREADS
-    PyMem_Free(s.column);
-    PyMem_Free(values);
+    PyMem_Free(memory);
+    for (int i = 0; i < threads; i++)
+        flags &= job.flags[i];
     return PyLong_FromLong(flags);
 }
 
-/* The mean of the rows of each sample. The second pass makes coincident rows come out as their mean. */
+/* ---- Means */
+
+/* A call of `mean`. */
+typedef struct {
+    Rows x;
+    double *mean;
+    double *sums; /* scratch of each thread, `sums_size` numbers */
+    int64_t sums_size;
+} MeanJob;
+
+/* One sample; `sums` are those of its portions. */
+typedef struct {
+    MeanJob *job;
+    int64_t b, n;
+    double *mean, *sums;
+} MeanSample;
+
+/* The sums of the rows of a portion, relative to the mean so far, one for each plane. */
+FOR_EACH_MACHINE static void add_up(const MeanSample *s, int64_t k)
+{
+    const Rows *x = &s->job->x;
+    int64_t planes = x->d * x->parts, to = end_of(k, s->n);
+    for (int m = 0; m < planes; m++) {
+        lanes sum = {0};
+        for (int64_t i = k * PORTION; i < to; i += LANES) {
+            lanes values;
+            read_plane(x, s->b, i, s->n, m, x->parts, s->mean[m], (double *)&values);
+            sum += values;
+        }
+        double total = 0;
+        for (int j = 0; j < LANES; j++)
+            total += sum[j];
+        s->sums[k * planes + m] = total;
+    }
+}
+
+static void portion_of_mean(void *sample, int64_t k, int member)
+{
+    add_up(sample, k);
+    (void)member;
+}
+
+/* The mean of sample b. A sum of float32 numbers is exact, or as good as that. Of float64 numbers a second pass makes
+   coincident rows come out as their mean. */
+static void serve_mean(void *argument, Crew *crew, int64_t b, int member)
+{
+    MeanJob *job = argument;
+    int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts, portions = portions_of(n);
+    MeanSample s = {job, b, n, job->mean + b * planes, job->sums + member * job->sums_size};
+    double count = (double)count_real(&job->x, b, n);
+    for (int64_t m = 0; m < planes; m++)
+        s.mean[m] = 0;
+    for (int pass = 0; pass < 1 + job->x.is_double; pass++) {
+        share(crew, portion_of_mean, &s, portions);
+        for (int64_t m = 0; m < planes; m++) {
+            double sum = 0;
+            for (int64_t k = 0; k < portions; k++)
+                sum += s.sums[k * planes + m];
+            s.mean[m] += sum / count;
+        }
+    }
+}
+
+/* The mean of the rows of each sample. */
 static PyObject *mean(PyObject *self, PyObject *args)
 {
-    address a_mask, a_mean;
-    Py_ssize_t samples, n, d;
-    Rows x;
-    if (!PyArg_ParseTuple(args, "(Kpnnn)nnnKK", &x.numbers, &x.is_double, &x.sample, &x.row, &x.coordinate, &samples,
-                          &n, &d, &a_mask, &a_mean))
+    address result;
+    int threads;
+    MeanJob job;
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "Ki", ROWS_FIELDS(job.x), &result, &threads))
         return NULL;
+    set_pointers(&job.x);
+    threads = possible_threads(threads);
+    job.mean = POINTER(double, result);
+    job.sums_size = (job.x.n / PORTION + 1) * job.x.d * job.x.parts;
+    job.sums = PyMem_Malloc(threads * job.sums_size * sizeof(double));
+    if (!job.sums)
+        return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t b = 0; b < samples; b++)
-        for (Py_ssize_t k = 0; k < d; k++) {
-            const uint8_t *mask = a_mask ? POINTER(uint8_t, a_mask) + b * n : NULL;
-            double mean = 0;
-            for (int pass = 0; pass < 2; pass++) {
-                double sum = 0;
-                Py_ssize_t count = 0;
-                for (Py_ssize_t i = 0; i < n; i++)
-                    if (!mask || mask[i]) {
-                        sum += number(&x, b, i, k) - mean;
-                        count++;
-                    }
-                mean += sum / (double)count;
-            }
-            POINTER(double, a_mean)[b * d + k] = mean;
-        }
+    for_samples(&job.x, serve_mean, &job, threads);
     Py_END_ALLOW_THREADS
+    PyMem_Free(job.sums);
     Py_RETURN_NONE;
 }
 

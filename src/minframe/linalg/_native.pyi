@@ -1,10 +1,8 @@
+from typing import Any
+
 def pivoted_qr(
-    rows: tuple[int, bool, int, int, int],
-    samples: int,
-    n: int,
-    d: int,
+    rows: tuple[Any, ...],
     origin: int,
-    mask: int,
     floor: int,
     noise: float,
     constant_floor: float,
@@ -19,6 +17,7 @@ def pivoted_qr(
     peaks: int,
     determined: int,
     several: int,
+    threads: int,
     /,
 ) -> int: ...
-def mean(rows: tuple[int, bool, int, int, int], samples: int, n: int, d: int, mask: int, mean: int, /) -> None: ...
+def mean(rows: tuple[Any, ...], mean: int, threads: int, /) -> None: ...

@@ -26,6 +26,7 @@ from minframe.linalg.qr import (
     TINY,
     bar,
     floor_of,
+    mean_square,
     phase,
     planes_of,
     rank_bound,
@@ -40,11 +41,15 @@ SAME_AXIS_ANGLE = 1e-6  # radians below which two rows give the same axis: so sm
 
 
 class _Choices(NamedTuple):
-    """``(*batch, d)`` each: distance of the choice from flipping, longest row left, and whether what follows counts."""
+    """``(*batch, d)`` each: distance of the choice from flipping, longest row left, and whether what follows counts.
+
+    ``mean2``: the mean squared length of the rows; see ``qr.mean_square``.
+    """
 
     distance: Tensor
     lengths: Tensor
     seen: Tensor
+    mean2: Tensor
 
 
 def _choices(rows: Rows) -> _Choices:
@@ -76,7 +81,8 @@ def _choices(rows: Rows) -> _Choices:
     if ties:
         tied = layout.collect(ties).long()
         seen = tied.cumsum(-1) == tied
-    return _Choices(distance, layout.collect(peaks), seen)
+    assert first is not None
+    return _Choices(distance, layout.collect(peaks), seen, mean_square(first, rows))
 
 
 def _to_bar(
@@ -117,11 +123,11 @@ def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
 
     With ``special`` the last axis does not depend on rows. ``centred``: the rows add up to zero.
     """
-    distance, length, seen = _choices(rows)
+    distance, length, seen, mean2 = _choices(rows)
     if special:
         distance[..., -1] = torch.inf
     longest = length[..., :1]
-    rounding = rank_bound(longest.square(), floor_of(rows), rows.precision.tolerance).sqrt()
+    rounding = rank_bound(longest.square(), mean2, floor_of(rows), rows.precision).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(distance, to_rank), to_rank)
     most = rows.layout.sizes().to(length.device) - int(centred)  # the number of axes that can be determined
@@ -132,7 +138,7 @@ def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
 
 def choice_margin(rows: Rows, determined: Tensor, unit: Tensor) -> Tensor:
     """The margin of the choice of rows for the determined axes, in units of ``unit`` ``(*batch,)``."""
-    distance, _, seen = _choices(rows)
+    distance, _, seen, _ = _choices(rows)
     return distance.masked_fill(~(determined & seen), torch.inf).amin(-1) / unit.clamp_min(TINY)
 
 

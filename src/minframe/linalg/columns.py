@@ -23,8 +23,8 @@ as strongly boosted. What has the coordinates z in them has the pose ``C z``, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -82,3 +82,19 @@ class Columns:
         if self.after is not None:
             solved = solved @ to_rows(self.after).mT
         return torch.where(behind_batch(here, y, 0), solved.reshape(y.shape), y)
+
+
+def with_columns(given: Sequence[Columns | None], like: Tensor | None) -> Sequence[Columns | None]:
+    """The columns of several samples, with unused ones where there are none, if any sample has them."""
+    if like is None or all(columns is None for columns in given):
+        return given
+    d = like.shape[-1]
+    eye = torch.eye(d, dtype=like.dtype, device=like.device).expand(like.shape)
+    place = torch.arange(d, device=like.device).expand(like.shape[:-1])
+    here = torch.zeros(like.shape[:-2], dtype=torch.bool, device=like.device)
+    after = eye if any(columns is not None and columns.after is not None for columns in given) else None
+    unused = Columns(here, eye, eye, place, after)
+    return [
+        unused if columns is None else replace(columns, after=after if columns.after is None else columns.after)
+        for columns in given
+    ]

@@ -6,8 +6,19 @@ a thin cloud far from null, ``l = |V u|^2``, so that directions are known down t
 or nearly null one ``|V u|`` is as large as ``|V|``, and squares are known down to ``noise |V|^2`` only. Where an
 eigenvalue is not known, it is no axis: its sign would be that of rounding. The thinnest direction of the rows is then
 left out, and the rest looked at again; what is lost is its thickness, the opening of a jet. Beside a null vector N
-directions are defined up to multiples of N, and their squares count from ``NULL_ROUNDINGS noise |V|^2`` on: below that,
-a jet is a null line.
+directions are defined up to multiples of N, and their squares count from ``NULL_ROUNDINGS`` roundings of ``|V|^2`` on:
+below that, a jet is a null line.
+
+**What is thin.** Boosts change the ratio of the thickness of a cloud to its length, by up to the square of their norm,
+and a threshold for it would decide otherwise for another observer. Eigenvalues are invariant, and so is the ratio of
+their roots. An axis has to exceed ``MIN_THICKNESS`` in that, fifty times ``noise``, so that it is known to all
+observers whose boosts have a ``cosh^2`` below that. What is lost, ``MIN_THICKNESS``, is below what is promised. V+ and
+V- keep the eigenvectors that are thin, so that they are the same for all observers, but have fewer axes.
+
+**What is null.** The form along a direction of thickness t, relative to the longest row, is known to ``noise / t``. If
+it is less than that the direction may be null, or anything else, the more so the thinner it is. From
+``MIN_NULL_THICKNESS`` of what is thin downwards nothing is said to be null: to leave the direction out loses its
+thickness, and a partner of something that is not null would be of a length of ``1 / t``, in any direction.
 
 **One time axis.** Let S have the blocks a (time), b and C (space). The equation above is ``Y = (C + l)^-1 b`` with
 ``l = a - b^* Y``, the only eigenvalue whose vector is time-like. If S is near enough to white to be used as it is,
@@ -35,12 +46,33 @@ MIN_EIGENVECTOR = 1e-3  # length relative to the longest, below which the eigens
 JACOBI_SWEEPS = 3  # sweeps of Jacobi's rotations after the eigensolver; they converge quadratically
 
 
+MIN_THICKNESS = 1e-11  # in float64, root of an eigenvalue over the largest, above which it is an axis for all observers
 NULL_ROUNDINGS = 64.0  # roundings that a square beside a null vector has to exceed to be known
+MIN_NULL_THICKNESS = 8.0  # times what is thin: thinner directions are not said to be null
 
 
 def negligible(eps: float) -> float:
-    """Bound on the rounding of a form, relative to the sum of squares: about 1e-12 for moved rows in float64."""
-    return max(3 * eps, 1e-12)
+    """Bound on the rounding of rows, relative to their length: 1e-13 in float64 for those moved by a rapidity of 3."""
+    return max(3 * eps, 2e-13)
+
+
+class Bounds(NamedTuple):
+    """What the eigenvalues are compared with.
+
+    Attributes:
+        noise: rounding of the rows, relative to their length.
+        thin: root of an eigenvalue over that of the largest, up to which it is no axis.
+        null: square beside a null vector, over the sum of squares, up to which it is rounding.
+    """
+
+    noise: float
+    thin: float
+    null: float
+
+    @staticmethod
+    def of(eps: float, tolerance: float) -> Bounds:
+        """For rows of the rounding ``eps``; ``tolerance``: up to which lengths are rounding (``linalg.qr``)."""
+        return Bounds(negligible(eps), max(tolerance, MIN_THICKNESS), NULL_ROUNDINGS * max(3 * eps, 1e-12))
 
 
 def massless(eps: float) -> float:
@@ -52,7 +84,7 @@ class _Eigen(NamedTuple):
     """Eigenvectors of S eta, in the order of the axes: positive ones first, the largest of either sign first.
 
     Attributes:
-        known: ``(*batch,)``, whether all eigenvalues that are taken are more than rounding.
+        known: ``(*batch,)``, whether all eigenvalues that are wanted are more than rounding, and what is null is known.
         v: ``(*batch, d, d)``, V.
         vu: ``(*batch, d, d)``, the eigenvectors V u.
         signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
@@ -60,6 +92,8 @@ class _Eigen(NamedTuple):
         rank: ``(*batch,)``, dimension of the span.
         excess: ``(*batch, d)``, by how much each eigenvalue that is wanted exceeds rounding, in units of S.
         forms: ``(*batch, d)``, and by how much the form on the span does, in its own eigenvectors.
+        thick: ``(*batch, d)``, by how much each of them exceeds what is thin.
+        null: ``(*batch, 1)``, by how much the thinnest direction is too thick to be left out, if some are null.
     """
 
     known: Tensor
@@ -70,6 +104,8 @@ class _Eigen(NamedTuple):
     rank: Tensor
     excess: Tensor
     forms: Tensor
+    thick: Tensor
+    null: Tensor
 
     def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
         """These eigenvectors where the condition holds, and ``other`` elsewhere."""
@@ -77,11 +113,16 @@ class _Eigen(NamedTuple):
 
     def margin(self) -> Tensor:
         """The least change of the rows that flips a decision, relative to their size, ``(*batch,)``."""
-        least = self.excess.amin(-1)
-        return torch.minimum(torch.where(self.known, least, -least), self.forms.abs().amin(-1))
+        least = (
+            self.excess.amin(-1).abs(),
+            self.thick.amin(-1).abs(),
+            self.forms.abs().amin(-1),
+            self.null.abs().amin(-1),
+        )
+        return torch.stack(least).amin(0)
 
 
-def eigenvectors(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) -> _Eigen:
+def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor) -> _Eigen:
     """The eigenvectors of ``S eta``. ``size`` ``(*batch, 1)``: a further scale of the rounding of S."""
     d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
@@ -95,13 +136,21 @@ def eigenvectors(basis: Basis, eta: Tensor, p: int, noise: float, size: Tensor) 
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
     vu = vu[..., slots]
     signed = _squares(vu, eta) * eta
-    wanted, forms = _axes_wanted(basis, eta, p, noise)
+    wanted, forms, null_by = _axes_wanted(basis, eta, p, bounds)
+    length = torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size)
+    excess = signed / length.clamp_min(TINY) - bounds.noise
+    if basis.white:  # neither thin nor null
+        return _Eigen(
+            (excess > 0).all(-1), v, vu, signed.clamp_min(TINY), excess > 0, rank, excess, forms, forms, null_by
+        )
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
-    unit = torch.where(null, NULL_ROUNDINGS * scale, torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size))
-    excess = (signed / unit.clamp_min(TINY) - noise).masked_fill(~wanted, torch.inf)
+    excess = torch.where(null, signed / scale - bounds.null, excess).masked_fill(~wanted, torch.inf)
+    root = signed.clamp_min(0).sqrt()
+    above = root - bounds.thin * torch.where(wanted, root, 0.0).amax(-1, keepdim=True)
+    thick = (above * root / length.clamp_min(TINY)).masked_fill(~wanted, torch.inf)
+    known = (excess > 0).all(-1) & (null_by >= 0).squeeze(-1)
     taken = wanted & (excess > 0)
-    known = (taken == wanted).all(-1)
-    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms)
+    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms, thick, null_by)
 
 
 def _squares(columns: Tensor, eta: Tensor) -> Tensor:
@@ -138,23 +187,30 @@ def _rotated(w: Tensor, eta: Tensor) -> Tensor:
     return w.gather(-1, order.unsqueeze(-2).expand(w.shape))
 
 
-def _axes_wanted(basis: Basis, eta: Tensor, p: int, negligible: float) -> tuple[Tensor, Tensor]:
+def _axes_wanted(basis: Basis, eta: Tensor, p: int, bounds: Bounds) -> tuple[Tensor, Tensor, Tensor]:
     """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
 
-    Also by how much the form exceeds the negligible part.
+    Also by how much the form exceeds the negligible part; and, where it does not in all directions, by how much the
+    thinnest of them exceeds the least at which anything can be said to be null, ``(*batch, 1)``.
     """
     if all_true(basis.determined):
-        return basis.determined, torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
+        far = torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
+        return basis.determined, far, far[..., :1]
     values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
     assert basis.peaks is not None
-    # A direction along which rows are shorter than the longest is known less well, by that ratio, and so is its form.
+    # A direction along which rows are shorter than the longest is known less well, by that ratio. A unit vector Du
+    # moves by as much of each direction as it has, and its form ``<Du, Du>`` by twice that at most.
     ratio = (basis.peaks[..., :1] / torch.where(basis.determined, basis.peaks, 1.0).clamp_min(TINY)).sqrt()
-    least = negligible * (u.abs().square() * (ratio * basis.determined).unsqueeze(-1)).sum(-2).clamp_min(1.0)
+    least = bounds.noise * (u.abs() * (ratio * basis.determined).unsqueeze(-1)).sum(-2).clamp_min(1.0)
     wanted = first_axes((values > least).sum(-1), (values < -least).sum(-1), p, len(eta) - p)
     sizes, order = values.abs().sort(-1, descending=True)
     outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
     outside = outside | basis.determined.all(-1, keepdim=True)
-    return wanted, (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
+    forms = (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
+    null = (forms <= 0).any(-1, keepdim=True)
+    thinnest = 1 / torch.where(basis.determined, ratio, 1.0).amax(-1, keepdim=True)
+    wanted = wanted | basis.determined.all(-1, keepdim=True)
+    return wanted, forms, (thinnest - MIN_NULL_THICKNESS * bounds.thin).masked_fill(~null, torch.inf)
 
 
 def smallest(v: Tensor, eta: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ class FiniteStabiliser(Stabiliser):
     """``weights`` ``(*batch, G)`` of the elements, which have orthogonal ``matrices`` ``(G, d, d)``; all axes count."""
 
     weights: Tensor
-    matrices: Tensor
+    matrices: Tensor = field(metadata={"shared": True})
 
     @staticmethod
     def of(weights: Tensor, matrices: Tensor) -> FiniteStabiliser:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from minframe.linalg.solvers import cholesky, inv
+
 
 def signs(p: int, q: int, device: torch.device) -> Tensor:
     """``eta``, as ``(d,)``."""
-    return torch.tensor([1.0] * p + [-1.0] * q, dtype=torch.float64, device=device)
+    eta = torch.ones(p + q, dtype=torch.float64, device=device)
+    eta[p:].fill_(-1)  # on the device: a copy of Python numbers would be waited for
+    return eta
 
 
 def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
@@ -43,5 +47,5 @@ def tilt(y: Tensor) -> Tensor:
     one_p, one_q = (torch.eye(k, dtype=y.dtype, device=y.device) for k in (p, q))
     up = torch.cat([one_p.expand(*y.shape[:-2], p, p), y], -2)
     down = torch.cat([y.mH, one_q.expand(*y.shape[:-2], q, q)], -2)
-    up = up @ torch.linalg.inv(torch.linalg.cholesky(one_p - y.mH @ y)).mH
-    return torch.cat([up, down @ torch.linalg.inv(torch.linalg.cholesky(one_q - y @ y.mH)).mH], -1)
+    up = up @ inv(cholesky(one_p - y.mH @ y)).mH
+    return torch.cat([up, down @ inv(cholesky(one_q - y @ y.mH)).mH], -1)

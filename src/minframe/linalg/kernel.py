@@ -1,4 +1,4 @@
-"""The loops of ``qr`` as one Triton kernel; see ``gpu``, which imports this module when the kernel is asked for."""
+"""The loops of ``qr`` as Triton kernels; see ``gpu``, which imports this module when kernels are asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,43 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(
+def mean(
+    x,
+    mask,
+    out,
+    n,
+    x_sample,
+    x_row,
+    x_coordinate,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+):
+    b = tl.program_id(0).to(tl.int64)
+    axes = tl.arange(0, PADDED)
+    live = axes < D
+    step = tl.arange(0, BLOCK)
+    middle = tl.zeros((PADDED,), tl.float64)
+    for _ in tl.static_range(2):  # the second pass makes coincident points come out as zeros, see ``qr.mean``
+        total = tl.zeros((PADDED,), tl.float64)
+        count = tl.zeros((), tl.float64)
+        for start in range(0, n, BLOCK):
+            rows = start + step
+            real = rows < n
+            if HAS_MASK:
+                real = real & (tl.load(mask + b * n + rows, mask=real, other=0) != 0)
+            at = b * x_sample + rows[:, None] * x_row + axes[None, :] * x_coordinate
+            here = real[:, None] & live[None, :]
+            y = tl.load(x + at, mask=here, other=0.0).to(tl.float64) - middle[None, :]
+            total += tl.sum(tl.where(here, y, 0.0), 0)
+            count += tl.sum(real.to(tl.float64), 0)
+        middle += total / count
+    tl.store(out + b * D + axes, middle, mask=live)
+
+
+@triton.jit
+def decompose(
     x,
     origin,
     mask,
@@ -30,7 +66,8 @@ def kernel(
     noise,
     constant_floor,
     fraction,
-    tolerance,
+    of_longest,
+    of_mean,
     tie,
     speck,
     tiny,
@@ -58,20 +95,25 @@ def kernel(
     far = tl.sqrt(tl.sum(centre * centre, 0))
     peak = tl.zeros((), tl.float64)
     poison = tl.zeros((), tl.float64)
+    total = tl.zeros((), tl.float64)
+    present_rows = tl.zeros((), tl.float64)
     for start in range(0, n, BLOCK):
         rows = start + step
         here = (rows < n)[:, None] & live[None, :]
         at = b * x_sample + rows[:, None] * x_row + axes[None, :] * x_coordinate
         y = tl.load(x + at, mask=here, other=0.0).to(tl.float64) - centre[None, :]
+        present = rows < n
         if HAS_MASK:
-            real = tl.load(mask + begin + rows, mask=rows < n, other=0)
-            y = tl.where((real != 0)[:, None], y, 0.0)
+            present = present & (tl.load(mask + begin + rows, mask=rows < n, other=0) != 0)
+            y = tl.where(present[:, None], y, 0.0)
         y = tl.where(here, y, 0.0)
         r2 = tl.sum(y * y, 1)
         poison += tl.sum(r2 * 0.0, 0)  # NaN or infinity in a row is NaN here
         if HAS_ROW_FLOOR:
             r2 = tl.where(r2 > tl.load(row_floor + begin + rows, mask=rows < n, other=0.0), r2, 0.0)
         peak = tl.maximum(peak, tl.max(r2, 0))
+        total += tl.sum(r2, 0)
+        present_rows += tl.sum(present.to(tl.float64), 0)
         tl.store(work + (begin + rows)[:, None] * D + axes[None, :], y, mask=here)
         if HAS_SHORT:
             tl.store(lengths + begin + rows, r2, mask=rows < n)
@@ -90,13 +132,14 @@ def kernel(
         by_length = tl.load(longest + b) != 0
     equal = tl.maximum(tie * tl.sqrt(peak), 2 * least)
     floor_length = tl.maximum(least, constant_floor)
-    bound = tl.maximum(peak * tolerance * tolerance, floor_length * floor_length)
+    bound = tl.maximum(peak * of_longest * of_longest, floor_length * floor_length)
+    bound = tl.maximum(bound, tl.where(finite, total / tl.maximum(present_rows, 1.0), 0.0) * of_mean * of_mean)
     uncertain = tl.zeros((), tl.float64)
     q = tl.where(axes[:, None] == axes[None, :], 1.0, 0.0).to(tl.float64)  # rows of the identity
     product = 1.0
     known = tl.zeros((PADDED,), tl.float64)
     for axis in tl.static_range(D):
-        bar = tl.where(by_length, tl.maximum(peak - equal * tl.sqrt(peak), tiny), peak * fraction)
+        bar = tl.where(by_length, tl.maximum(peak - equal * tl.sqrt(peak), tl.minimum(bound, peak)), peak * fraction)
         limit = tl.full((), float("inf"), tl.float64)
         if HAS_SHORT and axis > 0:
             shortest = tl.full((), float("inf"), tl.float64)

@@ -1,8 +1,7 @@
-"""The choice of the loops over rows: compiled ones for small clouds, a kernel on a GPU, PyTorch for all others.
+"""The choice of the loops over rows: compiled ones where there are any, a kernel on a GPU, PyTorch for all others.
 
-The cost of small clouds is the number of calls, and compiled loops need two. For large clouds PyTorch is near the lower
-bound of cost and uses threads. It also handles batch vectors, complex numbers, other devices, and tensors that are
-traced, transformed or differentiated.
+PyTorch serves where no compiler was at hand, on other devices, and where dispatch modes look on. What compiles or
+transforms a call gets an operator, which chooses among these when it runs.
 """
 
 from __future__ import annotations
@@ -13,11 +12,15 @@ import torch
 from torch import Tensor
 
 from minframe.layout import Dense, Layout
-from minframe.linalg import gpu, native, qr
+from minframe.linalg import action, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
+from minframe.linalg import soft_poses as soft_poses_
 from minframe.linalg.rows import PivotedQR, Rows
-from minframe.tracing import is_compiling, is_plain
+from minframe.linalg.soft import Rule
+from minframe.linalg.soft_poses import Poses
+from minframe.tracing import is_compiling, is_plain, is_transformed
 
-MAX_NATIVE_NUMEL = 16_384  # above this PyTorch's own loops are faster
+DOUBLE = torch.float64, torch.complex128
+NATIVE_DTYPES = torch.float32, torch.complex64, *DOUBLE
 
 
 class Loops(Protocol):
@@ -35,18 +38,14 @@ class Loops(Protocol):
 
 def loops_for(x: Tensor, layout: Layout) -> Loops:
     """The implementation for rows ``x``; the choice is made here alone."""
-    small = (
-        native.library is not None
-        and not is_compiling()
-        and x.numel() <= MAX_NATIVE_NUMEL
-        and x.is_cpu
-        and x.dtype in (torch.float32, torch.float64)
-        and isinstance(layout, Dense)
-        and is_plain(x)
+    if (is_compiling() or is_transformed(x)) and (x.is_cpu or gpu.kernels is not None):
+        return operators  # on other devices, compilers make few kernels of PyTorch's loops
+    if gpu.kernels is not None and gpu.serves(x) and isinstance(layout, Dense):
+        return gpu
+    compiled = (
+        native.library is not None and not is_compiling() and x.is_cpu and x.dtype in NATIVE_DTYPES and is_plain(x)
     )
-    if small:
-        return native
-    return gpu if x.is_cuda and gpu.serves(x) and isinstance(layout, Dense) and is_plain(x) else qr
+    return native if compiled else qr
 
 
 def mean(rows: Tensor, layout: Layout) -> Tensor:
@@ -57,3 +56,52 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
     return loops_for(rows.values, rows.layout).pivoted_qr(rows, special)
+
+
+operators.DECOMPOSE.append(pivoted_qr)
+
+
+def scatter(rows: Tensor, layout: Layout) -> Tensor:
+    """Sum of ``x x^*`` over the rows ``(*rows, d)``, whose padding is zero, ``(*batch, d, d)``; differentiable."""
+    compiled = rows.dtype in DOUBLE and loops_for(rows, layout) is native
+    return native.scatter(rows, layout) if compiled else layout.scatter(rows)
+
+
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
+    """``matrix @ x`` for every row ``x``, ``(*rows, d)``; ``matrix`` is ``(*batch, d, d)``. Differentiable."""
+    compiled = rows.dtype in DOUBLE and is_plain(matrix) and loops_for(rows, layout) is native
+    return native.multiply(rows, layout, matrix) if compiled else action.multiply(rows, layout.for_rows(matrix, rows))
+
+
+def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
+    """See ``linalg.soft_poses``."""
+    compiled = (
+        soft_native.library is not None
+        and not is_compiling()
+        and rows.is_cpu
+        and rows.dtype == torch.float64
+        and is_plain(rows)
+        and not _with_moments(layout, rule)
+    )
+    return (soft_native if compiled else soft_poses_).soft_poses(rows, layout, rule, rounding, reach)
+
+
+def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses, short: Tensor | None) -> Poses:
+    """See ``linalg.soft_derivatives``."""
+    with torch.no_grad():  # gradients are what is wanted; any other derivative is not served
+        compiled = (
+            soft_slopes.library is not None
+            and short is None
+            and found.moments_from is None
+            and rows.is_cpu
+            and rows.dtype == torch.float64
+            and is_plain(rows)
+        )
+    return (soft_slopes if compiled else soft_derivatives).differentiable_poses(rows, layout, rule, found, short)
+
+
+def _with_moments(layout: Layout, rule: Rule) -> bool:
+    """Whether moments may compete in some sample; padding does not count."""
+    if not rule.with_moments(layout.padded_length) or layout.real is None:
+        return rule.with_moments(layout.padded_length)
+    return rule.with_moments(int(layout.sizes().max()) if layout.real.numel() else 0)

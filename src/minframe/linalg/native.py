@@ -1,32 +1,37 @@
-"""The loops of ``qr`` in C (``_native.c``): the same rule and the same result, in one call each.
+"""The loops of ``qr`` in C (``_native.c``), and products of rows (``_products.c``), in one call each.
 
-The extension is built on installation where there is a C compiler; without it results are as exact, and small clouds
-take a few times as long. ``loops`` decides when it is used.
+The rule and the results are the same. The extensions are built on installation where there is a C compiler; without
+them results are as exact, and take a few times as long. ``loops`` decides when they are used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from minframe.built import require_current
 from minframe.checks import check_finite
 from minframe.layout import Dense, Layout
 from minframe.linalg.qr import FRACTION, MIN_LENGTH, TINY, tie, tied_samples
 from minframe.linalg.rows import PivotedQR, Rows
 
 try:
-    from minframe.linalg import _native
+    from minframe.linalg import _native, _products
 
+    require_current(_native, _products)
     library: ModuleType | None = _native
+    products: ModuleType | None = _products
 except ImportError:
-    library = None
+    library = products = None
 
 FINITE, FULL = 1, 2  # bits returned by ``library.pivoted_qr``: all numbers are finite, all axes are determined
+MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
 
 @contextlib.contextmanager
@@ -45,66 +50,109 @@ def _packed(x: Tensor | None, size: int) -> Tensor | None:
     if x is None:
         return None
     assert x.numel() == size
-    return x.contiguous() if x.dtype in (torch.bool, torch.float64) else x.double().contiguous()
+    return x.contiguous() if x.dtype == torch.bool else x.to(torch.promote_types(x.dtype, torch.float64)).contiguous()
 
 
 def _address(x: Tensor | None) -> int:
     return 0 if x is None else x.data_ptr()
 
 
-def _flat(rows: Tensor) -> Tensor:
-    """Rows ``(*batch, n, d)`` with a single batch axis."""
-    return rows if rows.ndim == 3 else rows.reshape(math.prod(rows.shape[:-2]), *rows.shape[-2:])
+def _numbers(rows: Tensor, layout: Layout) -> tuple[tuple[Any, ...], Sequence[Tensor | None]]:
+    """``Rows`` in the C source, and tensors to keep until the loops have read them."""
+    x = rows.resolve_conj() if rows.is_complex() else rows
+    parts = 2 if x.is_complex() else 1
+    kind = x.dtype in (torch.float64, torch.complex128), parts
+    d = x.shape[-1]
+    if isinstance(layout, Dense):
+        n = x.shape[-2]
+        x = x if x.ndim == 3 else x.reshape(math.prod(x.shape[:-2]), n, d)
+        samples = x.shape[0]
+        mask = _packed(layout.mask, samples * n)
+        steps = [parts * step for step in x.stride()]
+        return ((x.data_ptr(), *kind, *steps), (samples, n, d), (_address(mask), 0, 0, 0)), (x, mask)
+    segments = layout.segments()
+    lists = [None if t is None else t.contiguous() for t in (segments.order, segments.starts, segments.sizes)]
+    row, coordinate = (parts * step for step in x.stride())
+    where = 0, *(_address(t) for t in lists)
+    return ((x.data_ptr(), *kind, 0, row, coordinate), (layout.count, segments.largest, d), where), (x, *lists)
 
 
-def _where(rows: Tensor) -> tuple[int, bool, int, int, int]:
-    """``Rows`` in the C source."""
-    return rows.data_ptr(), rows.dtype == torch.float64, *rows.stride()  # type: ignore[return-value]
+def _threads(rows: Tensor) -> int:
+    """How many threads share the loops; results do not depend on it."""
+    return max(1, min(torch.get_num_threads(), rows.numel() // MIN_NUMEL_PER_THREAD))
 
 
 def mean(rows: Tensor, layout: Layout) -> Tensor:
-    """Mean of the real rows ``(*batch, n, d)``, in float64, ``(*batch, d)``."""
-    x = _flat(rows)
-    samples, n, d = x.shape
-    assert isinstance(layout, Dense)
-    mask = _packed(layout.mask, samples * n)
-    out = x.new_empty((*rows.shape[:-2], d), dtype=torch.float64)
+    """Mean of the real rows ``(*rows, d)``, in float64, ``(*batch, d)``."""
+    where, kept = _numbers(rows, layout)
+    number = torch.promote_types(rows.dtype, torch.float64)
+    out = rows.new_empty((*layout.batch_shape, rows.shape[-1]), dtype=number)
     assert library is not None
-    library.mean(_where(x), samples, n, d, _address(mask), _address(out))
+    library.mean(where, _address(out), _threads(rows))
+    del kept
     return out
 
 
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``. A sample with numbers that are not finite is all NaN, and nothing in it determined."""
     values, layout, precision, longest = rows.values, rows.layout, rows.precision, rows.longest
-    x, (*batch, n, d) = _flat(values), values.shape
-    samples = x.shape[0]
-    assert isinstance(layout, Dense)
+    batch, d = layout.batch_shape, values.shape[-1]
+    samples = math.prod(batch)
+    where, kept = _numbers(values, layout)
     constant = precision.floor if isinstance(precision.floor, float) else 0.0
     floor = _packed(precision.floor, samples) if isinstance(precision.floor, Tensor) else None
-    origin, mask = _packed(rows.origin, samples * d), _packed(layout.mask, samples * n)
-    short, row_floor = _packed(rows.short, samples), _packed(rows.row_floor, samples * n)
+    origin, short = _packed(rows.origin, samples * d), _packed(rows.short, samples)
+    row_floor = _packed(rows.row_floor, values.numel() // d)
     some = _packed(longest, samples) if isinstance(longest, Tensor) else None  # not in all samples, or in none
     # Lengths that differ by less than half of ``width``, a part of the longest, are equal; 0 if any long row will do.
     width = 0.0 if longest is False else 2 * tie(precision.tolerance)
-    rule = FRACTION, precision.tolerance, width, MIN_LENGTH, TINY
-    pose = x.new_empty(values.shape)
-    basis = x.new_empty((*batch, d, d), dtype=torch.float64)
-    peaks = x.new_empty((*batch, d), dtype=torch.float64)
-    positions = x.new_empty((*batch, d), dtype=torch.int64)
-    determined = x.new_empty((*batch, d), dtype=torch.bool)
+    rule = FRACTION, *(precision.of_rank or (precision.tolerance, 0.0)), width, MIN_LENGTH, TINY
+    number = torch.promote_types(values.dtype, torch.float64)
+    spare = rows.spare and values.is_contiguous()  # a sample is written when all of it was read
+    pose = values if spare else values.new_empty(values.shape)
+    basis = values.new_empty((*batch, d, d), dtype=number)
+    peaks = values.new_empty((*batch, d), dtype=torch.float64)
+    positions = values.new_empty((*batch, d), dtype=torch.int64)
+    determined = values.new_empty((*batch, d), dtype=torch.bool)
     several = torch.empty_like(determined) if longest is True else None  # whether other rows were as long
     at = _address
     assert library is not None
     found = library.pivoted_qr(
-        *(_where(x), samples, n, d, at(origin), at(mask), at(floor)),
-        *(8 * precision.eps, constant, at(short), at(row_floor), at(some), rule, special),
-        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several)),
+        *(where, at(origin), at(floor), 8 * precision.eps, constant, at(short), at(row_floor), at(some), rule, special),
+        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several), _threads(values)),
     )
+    del kept
     if not found & FINITE:
         check_finite(peaks[..., :1], precision.name)
     tied = None
     if several is not None:
         tied = tied_samples(several, determined, special)
         tied = tied if bool(tied.any()) else None
-    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied, full=bool(found & FULL))
+    result = PivotedQR(determined, [pose], layout, basis, positions, peaks, tied, full=bool(found & FULL), zeroed=True)
+    if not spare:
+        result.renew = lambda: pivoted_qr(rows, special).coordinates[0]
+    return result
+
+
+def scatter(rows: Tensor, layout: Layout) -> Tensor:
+    """See ``layout.scatter``; for numbers in double precision."""
+    where, kept = _numbers(rows, layout)
+    d = rows.shape[-1]
+    out = rows.new_empty((*layout.batch_shape, d, d))
+    assert products is not None
+    products.scatter(where, _address(out), _threads(rows))
+    del kept
+    return out
+
+
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
+    """See ``loops.multiply``; for numbers in double precision."""
+    where, kept = _numbers(rows, layout)
+    d = rows.shape[-1]
+    packed = matrix.to(rows.dtype).resolve_conj().contiguous()
+    assert packed.shape == (*layout.batch_shape, d, d)
+    out = rows.new_empty(rows.shape)
+    assert products is not None
+    products.multiply(where, _address(packed), _address(out), _threads(rows))
+    del kept
+    return out

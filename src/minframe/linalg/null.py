@@ -27,6 +27,7 @@ from torch import Tensor
 from minframe.checks import all_true
 from minframe.linalg.columns import Columns
 from minframe.linalg.form import adjoint, signs
+from minframe.linalg.solvers import solve
 
 NULL_SCALE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
 
@@ -116,7 +117,7 @@ def span_of(
     span, coordinates = (m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both)
     square = coordinates.mH @ coordinates + torch.diag_embed((~kept).to(d.dtype))
     scale = torch.where(null.unsqueeze(-2), ratio, 1.0)
-    inverse = torch.linalg.solve(square, coordinates.mH)
+    inverse = solve(square, coordinates.mH)
     return span, coordinates * scale, span / scale @ inverse, coordinates @ inverse
 
 

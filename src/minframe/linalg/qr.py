@@ -25,14 +25,18 @@ squared length does not exceed MAX_LENGTH2_RATIO times that of the shortest of t
 On request the rule takes a longest row instead. This does not depend on the order of the rows unless several are
 equally long, which the result reports. Lengths are equal if they differ by at most ``max(TIE_TOLERANCES * tolerance,
 MIN_TIE_WIDTH)`` of the longest. Rounding crosses this threshold as rarely as possible: it decides only for the share of
-inputs within one rounding of the threshold.
+inputs within one rounding of the threshold. Rows that are rounding never tie: what is left of a row that carries an
+axis already, or depends on such rows, may or may not come out as exactly zero.
 
-**Rank.** Rounding is what does not exceed ``max(eps^(3/4) m, 8 eps c)``, with ``m`` the longest row, ``c`` the length
-of what centring subtracted, and ``eps`` that of the dtype the cloud was *given* in. It is the larger of the two and not
-a sum, so that where a cloud stands moves no threshold unless it stands far out; the same holds for ties. It is well
-above what is left of a dependent row (about ``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin) and
-below the accuracy promised for outputs (1e-5 in float32, 1e-11 in float64), so that dropping a coordinate this small is
-not seen.
+**Rank.** Rounding is what does not exceed ``max(eps^(3/4) s, 4 eps m, 8 eps c)``, with ``s`` the root mean square of
+the lengths of the rows, ``m`` the longest of them, ``c`` the length of what centring subtracted, and ``eps`` that of
+the dtype the cloud was *given* in. It is the largest of the three and not a sum, so that where a cloud stands moves no
+threshold unless it stands far out; the same holds for ties. It is well above what is left of a dependent row (about
+``2 eps m``, or ``eps (m + c)`` if the cloud stood far from the origin). And what is dropped is at most ``eps^(3/4)`` of
+the whole cloud, rows and axes taken together, below the accuracy promised for outputs (1e-5 in float32, 1e-11 in
+float64): of n rows, none with more than ``t s`` left, as much as ``t s sqrt(n)`` may be missing, which is ``t |X|``.
+Relative to ``m`` it would be ``t m sqrt(n)``, up to sqrt(n) times as much where one row is longer than all others.
+Other decompositions, of rows that are not those given, have the tolerance relative to ``m`` (``Precision.of_rank``).
 
 **How.** Step ``k`` reflects all rows so that the chosen one, ``v`` in the coordinates ``k, ..., d-1`` that are left,
 comes to lie on axis ``k`` (Householder): with ``s = sign(v_k) |v|`` and ``w = v + s e_k`` the reflection is ``y -> y -
@@ -57,9 +61,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import check_finite, data_checks_enabled
+from minframe.checks import check_finite, errors_enabled
 from minframe.layout import Layout
-from minframe.linalg.rows import PivotedQR, Rows
+from minframe.linalg.rows import PivotedQR, Precision, Rows
 
 FRACTION = 80 * math.pi / 481  # the bar: least squared residual of a row, relative to the largest; about 0.5225
 MAX_LENGTH2_RATIO = 3.3  # bound on the squared length of a chosen row, relative to the shortest above the bar
@@ -105,14 +109,16 @@ def _reflector(v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         nothing = norm < MIN_LENGTH
         head = torch.where(nothing, 1.0, head)
         s = phase(head) * torch.where(nothing, 1.0, norm)
-        half = ((head + s) * s.conj()).real
+        first = head + s
+        half = (first * s.conj()).real
     else:
         norm = functools.reduce(torch.hypot, rest, head)
         nothing = norm < MIN_LENGTH
-        head = torch.where(nothing, 1.0, head)
-        s = torch.copysign(torch.where(nothing, 1.0, norm), head)
-        half = (head + s) * s
-    return torch.stack([head + s, *rest]), half, s
+        head = head.masked_fill(nothing, 1.0)
+        s = torch.copysign(norm.masked_fill(nothing, 1.0), head)
+        first = head + s
+        half = first * s
+    return torch.stack([first, *rest]), half, s
 
 
 def _reflect(planes: Tensor, columns: Sequence[Tensor], w: Tensor, half: Tensor) -> None:
@@ -154,25 +160,33 @@ def sample_tensor(floor: Tensor | float | None, layout: Layout) -> Tensor | floa
     return layout.as_sample(floor)[0] if isinstance(floor, Tensor) else floor
 
 
-def bar(peak: Tensor, equal: Tensor | None = None, longest: Tensor | None = None) -> Tensor:
+def bar(peak: Tensor, ties: tuple[Tensor, Tensor] | None = None, longest: Tensor | None = None) -> Tensor:
     """The squared length from which on rows are taken.
 
-    ``equal``: from ``tie_width``, if longest rows are requested; ``longest``: the samples concerned, if not all.
+    ``ties``: if longest rows are requested, ``tie_width`` and ``rank_bound``, below which no row ties; ``longest``: the
+    samples concerned, if not all.
     """
-    if equal is None:
+    if ties is None:
         return peak * FRACTION
-    height = torch.addcmul(peak, equal, peak.sqrt(), value=-1).clamp_min(
-        TINY
-    )  # rows of no length, as padding, never tie
+    equal, rounding = ties
+    height = torch.maximum(torch.addcmul(peak, equal, peak.sqrt(), value=-1), torch.minimum(rounding, peak))
     return height if longest is None else torch.where(longest, height, peak * FRACTION)
 
 
-def rank_bound(longest: Tensor, floor: Tensor | float | None, tolerance: float) -> Tensor:
-    """The squared length up to which rows are rounding; ``longest``: the largest squared length."""
-    bound = longest * tolerance**2
+def rank_bound(longest: Tensor, mean2: Tensor, floor: Tensor | float | None, precision: Precision) -> Tensor:
+    """The squared length up to which rows are rounding, for the largest and the mean squared length."""
+    of_longest, of_mean = precision.of_rank or (precision.tolerance, 0.0)
+    bound = longest * of_longest**2
+    if of_mean:
+        bound = torch.maximum(bound, mean2 * of_mean**2)
     if floor is None:
         return bound
     return torch.maximum(bound, floor.square()) if isinstance(floor, Tensor) else bound.clamp_min(floor**2)
+
+
+def mean_square(squares: Tensor, rows: Rows) -> Tensor:
+    """The mean of the squared lengths of the rows, ``(*batch, 1)``, where the rank depends on it; else any number."""
+    return rows.layout.mean(squares.unsqueeze(-1)) if rows.precision.of_rank else squares.new_zeros(())
 
 
 class Planes(NamedTuple):
@@ -209,7 +223,7 @@ def steps(rows: Rows, planes: Planes, floor: Tensor | float | None) -> Iterator[
     """
     layout, longest, row_floor = rows.layout, rows.longest, rows.row_floor
     left, columns, own, extended = planes.values, planes.values.unbind(), planes.own.unbind(), planes.extended
-    lengths, equal, some = own[0], None, None
+    lengths, ties, some = own[0], None, None
     for axis in range(len(own)):
         r2 = squared_norms(own[axis:])
         if row_floor is not None:
@@ -219,9 +233,14 @@ def steps(rows: Rows, planes: Planes, floor: Tensor | float | None) -> Iterator[
             check_finite(peak, rows.precision.name)
             lengths = r2
             if longest is not False:
-                equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
+                least, mean2 = sample_tensor(floor, layout), mean_square(r2, rows)
+                mean2 = layout.as_sample(mean2)[0] if mean2.ndim else mean2
+                ties = (
+                    tie_width(peak, least, rows.precision.tolerance),
+                    rank_bound(peak, mean2, least, rows.precision),
+                )
                 some = layout.as_sample(longest.unsqueeze(-1))[0] if isinstance(longest, Tensor) else None
-        above = r2 >= layout.spread(peak * FRACTION if equal is None else bar(peak, equal, some))
+        above = r2 >= layout.spread(peak * FRACTION if ties is None else bar(peak, ties, some))
         if rows.short is not None and axis:  # at first they are what is compared with the bar
             shortest = layout.amin(torch.where(above, lengths, torch.inf))
             above = above & (lengths <= layout.spread(shortest * rows.short))
@@ -230,7 +249,10 @@ def steps(rows: Rows, planes: Planes, floor: Tensor | float | None) -> Iterator[
             uncertain = layout.take(row_floor, chosen) / layout.take(r2, chosen).clamp_min(TINY)
             row_floor = row_floor + layout.spread(uncertain)
         if axis == len(own) - 1:
-            yield _Step(r2, peak, chosen, -phase(layout.take(own[-1], chosen)), above)
+            last = layout.take(own[-1], chosen)
+            # minus the phase, in fewer operations
+            sign = -phase(last) if last.is_complex() else torch.full_like(last, -1.0).masked_fill_(last < 0, 1.0)
+            yield _Step(r2, peak, chosen, sign, above)
         else:
             left = left[1:] if axis else left
             w, half, sign = _reflector(layout.take(left, chosen))
@@ -250,20 +272,20 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 @torch.no_grad()
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
-    layout, tolerance, floor = rows.layout, rows.precision.tolerance, floor_of(rows)
+    layout, floor = rows.layout, floor_of(rows)
     planes = planes_of(rows)
-    _, lengths, chosen, turned, above = zip(*steps(rows, planes, floor), strict=True)
+    squares, lengths, chosen, turned, above = zip(*steps(rows, planes, floor), strict=True)
     signs = torch.stack(turned).sgn_().neg_()
     if signs.is_complex():
         signs = signs.conj()
     if special:  # each of the d - 1 reflections has determinant -1
         signs[-1].mul_(signs.prod(0).conj() * (-1) ** (len(turned) - 1))
-    if not data_checks_enabled():  # NaN was not checked for: propagate it to all results of the sample
-        signs = signs + 0 * lengths[0]
+    if not errors_enabled():  # NaN was not checked for: propagate it to all results of the sample
+        signs = torch.sub(signs, lengths[0], alpha=0)
     planes.values.mul_(planes.extended.spread(signs))
     peaks, positions, basis = layout.collect(lengths), layout.collect(chosen), layout.identity(planes.values)
     basis = basis.conj() if basis.is_complex() else basis
-    determined = peaks > rank_bound(peaks[..., :1], floor, tolerance)
+    determined = peaks > rank_bound(peaks[..., :1], mean_square(squares[0], rows), floor, rows.precision)
     tied = None
     if rows.longest is True:
         several = layout.collect([layout.count_rows(rival) > 1 for rival in above])

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from minframe.linalg.form import adjoint, reflection, signs, tilt
 from minframe.linalg.null import outer
+from minframe.linalg.solvers import solve
 
 
 def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
@@ -86,5 +87,5 @@ def slope(s: Tensor, mixed: Tensor, p: int, q: int) -> Tensor:
     y = torch.zeros_like(mixed)
     for _ in range(2):
         right = (mixed + y @ mixed.mH @ y).flatten(-2).unsqueeze(-1)
-        y = (unit * torch.linalg.solve(system, unit * right)).reshape(mixed.shape)
+        y = (unit * solve(system, unit * right)).reshape(mixed.shape)
     return y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,12 +20,15 @@ class Precision:
         tolerance: lengths below this part of the longest row are rounding; see ``linalg.qr``.
         floor: ``(*batch, 1)`` or one number for all; lengths below it are rounding as well.
         name: of the inputs, for messages.
+        of_rank: lengths up to these parts of the longest row, and of the root mean square of all, are rounding for the
+            rank. ``None``: up to ``tolerance`` of the longest row.
     """
 
     eps: float
     tolerance: float
     floor: Tensor | float | None = None
     name: str = "x"
+    of_rank: tuple[float, float] | None = None
 
     @property
     def offset(self) -> Tensor | float:
@@ -45,6 +48,7 @@ class Rows:
         longest: take a longest row, not the first that is long enough; a tensor ``(*batch,)`` if samples differ in it.
         short: a sample tensor: how much longer than others a row may be and still be chosen, squared. ``None``: any.
         row_floor: ``(*rows)``, the squared length below which what is left of a row is rounding, if rows differ in it.
+        spare: whether the pose may be written over ``values``, which nothing else needs.
     """
 
     values: Tensor
@@ -54,6 +58,7 @@ class Rows:
     longest: bool | Tensor = False
     short: Tensor | None = None
     row_floor: Tensor | None = None
+    spare: bool = False
 
 
 @dataclass(slots=True)
@@ -65,20 +70,30 @@ class CanonicalRows:
         coordinates: ``(*rows, k)`` for successive groups of axes; where not determined, rounding.
         layout: of the rows.
         full: whether all axes are known to be determined in all samples.
+        zeroed: whether the coordinates are zero where not determined.
+        renew: computes ``coordinates``, one tensor, again. With it ``pose`` gives away what is there and makes no copy.
     """
 
     determined: Tensor
     coordinates: Sequence[Tensor]
     layout: Layout
     full: bool = field(default=False, kw_only=True)
+    zeroed: bool = field(default=False, kw_only=True)
+    renew: Callable[[], Tensor] | None = field(default=None, kw_only=True)
 
     def pose(self, dtype: torch.dtype) -> Tensor:
-        """``(*rows, d)``, zero where not determined."""
+        """``(*rows, d)``, zero where not determined; nothing else refers to it."""
+        if self.renew is not None and self.zeroed:
+            given, self.coordinates = self.coordinates or [self.renew()], ()
+            return given[0].to(dtype)
         if len(self.coordinates) == 1:
             whole = self.coordinates[0].to(dtype, copy=True, memory_format=torch.contiguous_format)
         else:
-            whole = torch.cat([part.to(dtype) for part in self.coordinates], -1)
-        return whole if self.full else whole.mul_(self.layout.for_each_row(self.determined))
+            widths = [part.shape[-1] for part in self.coordinates]
+            whole = self.coordinates[0].new_empty((*self.coordinates[0].shape[:-1], sum(widths)), dtype=dtype)
+            for here, part in zip(torch.split(whole, widths, -1), self.coordinates, strict=True):
+                here.copy_(part)
+        return whole if self.full or self.zeroed else whole.mul_(self.layout.for_each_row(self.determined))
 
 
 @dataclass(slots=True)

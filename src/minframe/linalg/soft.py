@@ -25,7 +25,8 @@ too.
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest; there *moments* of the cloud compete with
 them (``linalg.moments``).
 
-``linalg.soft_poses`` finds the poses of a batch, and ``linalg.soft_derivatives`` makes smooth functions of them.
+``linalg.soft_poses`` finds the poses of a batch, and ``linalg.soft_derivatives`` makes smooth functions of them;
+``linalg.soft_native`` and ``linalg.soft_slopes`` do the same in C.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.linalg import gpu
 from minframe.linalg.moments import MAX_ROWS_ALONE, Context, joined, moments
 from minframe.linalg.qr import TINY
 from minframe.linalg.ramp import ramp
@@ -60,9 +62,13 @@ class Rule:
         """Number of axes that rows are chosen for."""
         return d if complex and not self.special else d - 1
 
+    def with_moments(self, n: int) -> bool:
+        """Whether moments may compete in clouds of at most ``n`` rows."""
+        return self.moments and n > MAX_ROWS_ALONE
+
     def context(self, rows: Tensor, mask: Tensor | None) -> Context | None:
         """The context of moments for rows ``(K, n, d)``, of which ``mask`` are real; ``None`` without moments."""
-        if not self.moments or rows.shape[-2] <= MAX_ROWS_ALONE:
+        if not self.with_moments(rows.shape[-2]):
             return None
         r2 = squares(rows)
         return Context.of(r2, shares(r2, self.sharpness), torch.ones_like(r2) if mask is None else mask.to(r2.dtype))
@@ -98,6 +104,8 @@ def choice(
 
     ``y`` ``(K, n, m)``: what is left of the rows; ``fixed`` ``(K, n)``: the coordinate that was fixed last.
     """
+    if context is None and gpu.serves(y):
+        return *gpu.weigh(y, rule.sharpness), None
     r2 = squares(y)
     p = shares(r2, rule.sharpness)
     length2 = (p * r2).sum(-1)

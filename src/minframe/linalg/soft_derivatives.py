@@ -10,31 +10,47 @@ so that only the poses of the other samples have weights to differentiate, which
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from minframe.layout import Layout
 from minframe.linalg.ramp import ramp
 from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
 from minframe.linalg.soft_poses import Poses
 
 
-def differentiable_poses(rows: Tensor, mask: Tensor | None, rule: Rule, found: Poses, lengths: bool) -> Poses:
-    """``found``, the poses of clouds ``(B, n, d)``, as smooth functions of the rows; its ``length2`` if asked for."""
-    n, d = rows.shape[-2:]
-    own = found.basis.conj()
-    tuples = rows[found.sample.unsqueeze(-1), found.chosen.clamp_max(n - 1)] @ own
+def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses, short: Tensor | None) -> Poses:
+    """``found``, the poses of rows ``(*rows, d)``, as smooth functions of the rows.
+
+    ``short`` ``(K,)``: the poses whose ``length2`` is differentiated, too; ``None``: none.
+    """
+    d, n = rows.shape[-1], found.moments_from
+    flat, segments, own = rows.reshape(-1, d), layout.segments(rows.device), found.basis.conj()
+    place = found.chosen if n is None else found.chosen.clamp_max(n - 1)
+    unit = 1 / found.scale[found.sample]
+    tuples = flat[segments.rows(found.sample.unsqueeze(-1), place)] @ (own * unit[:, None, None])
     one = torch.eye(d, dtype=rows.dtype, device=rows.device)
     tuples = torch.where(found.gone[:, : tuples.shape[1], None], one[: tuples.shape[1]], tuples)
-    at = torch.arange(len(own), device=rows.device)
-    if not lengths and not (found.chosen >= n).any():
-        at = (found.weight < 1).nonzero().squeeze(-1)
-    weighing = _Weighing(rows, mask, rule, found, at) if len(at) else None
+    differ = found.weight < 1 if short is None else (found.weight < 1) | short
+    if n is not None and bool((found.chosen >= n).any()):  # axes along moments, which depend on all rows
+        differ = torch.ones_like(differ)
+    at, mask = differ.nonzero().squeeze(-1), None
+    if n is None:
+        padded = segments.pad(flat, found.sample[at])
+    else:
+        padded, mask = layout.pad(rows)[found.sample[at]], layout.padding_mask()
+        if mask is not None:
+            mask = mask[found.sample[at]]
+            padded = padded * mask.unsqueeze(-1)
+    weighing = _Weighing(padded * unit[at, None, None], mask, rule, found.basis[at], n is not None) if len(at) else None
     axes: list[Tensor] = []
     for k in range(tuples.shape[1]):
         v, chosen, gone = tuples[:, k], found.chosen[:, k], found.gone[:, k]
         if weighing is not None:
             moments = weighing.choose(chosen[at], gone[at])
-            if moments is not None and len(at) == len(v):
+            if moments is not None and n is not None and len(at) == len(v):
                 which = (chosen - n).clamp_min(0)[:, None, None].expand(-1, 1, d)
                 is_row = (gone | (chosen < n)).unsqueeze(-1)
                 v = torch.where(is_row, v, moments.gather(-2, which).squeeze(-2))
@@ -52,18 +68,18 @@ def differentiable_poses(rows: Tensor, mask: Tensor | None, rule: Rule, found: P
     weight, length2 = found.weight, found.length2
     if weighing is not None:
         weight = weighing.weight if len(at) == len(own) else weight.index_copy(0, at, weighing.weight)
-        length2 = torch.stack(weighing.length2, -1) if lengths else length2
-    return Poses(found.sample, found.basis @ basis, weight, found.chosen, found.gone, length2)
+        if short is not None:
+            length2 = length2.index_copy(0, at, torch.stack(weighing.length2, -1))
+    return replace(found, basis=found.basis @ basis, weight=weight, length2=length2)
 
 
 class _Weighing:
-    """The weights of the poses ``at``, step by step, with rows ``(K, n, d)`` in the basis of each."""
+    """The weights of poses, step by step, for the rows ``(K, n, d)`` and the basis of each."""
 
-    def __init__(self, rows: Tensor, mask: Tensor | None, rule: Rule, found: Poses, at: Tensor) -> None:
-        sample = found.sample[at]
-        self.y = y = rows[sample] @ found.basis[at].conj()
+    def __init__(self, rows: Tensor, mask: Tensor | None, rule: Rule, basis: Tensor, moments: bool) -> None:
+        self.y = y = rows @ basis.conj()
         self.rule = rule
-        self.context = rule.context(y, None if mask is None else mask[sample])
+        self.context = rule.context(y, mask) if moments else None
         self.fixed: Tensor | None = None
         self.weight = torch.ones(len(y), dtype=torch.float64, device=y.device)
         self.length2: list[Tensor] = []

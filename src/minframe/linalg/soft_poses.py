@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.layout import Layout
 from minframe.linalg.ramp import ramp
 from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
 
+POSE_EPS = 16 * torch.finfo(torch.float64).eps  # rounding of lengths in a pose, relative to the longest row
 MAX_POSES = 50_000  # poses of a sample, above which there is an error
 MIN_WEIGHT = 1e-17  # poses of less weight are left out: their sum is below the rounding of one
 
@@ -29,6 +31,9 @@ class Poses:
         chosen: ``(K, steps)``, the row of each step; moments follow the rows.
         gone: ``(K, d)``, where nothing was left to choose from.
         length2: ``(K, d)``, mean squared length of what was left of the nearly longest rows at each step.
+        scale: ``(B,)``, the length of the longest row of each sample, which all lengths here are relative to.
+        noise: ``(B,)``, the length below which rows are rounding.
+        moments_from: of ``chosen``, the number of the first moment; ``None``: no moments compete.
     """
 
     sample: Tensor
@@ -37,6 +42,9 @@ class Poses:
     chosen: Tensor
     gone: Tensor
     length2: Tensor
+    scale: Tensor
+    noise: Tensor
+    moments_from: int | None = None
 
 
 class _Tree:
@@ -85,15 +93,26 @@ class _Tree:
         self.det = phase.conj() if self.det is None else self.det * phase.conj()
 
 
-def soft_poses(rows: Tensor, mask: Tensor | None, rule: Rule, noise: Tensor) -> Poses:
-    """The poses of clouds ``(B, n, d)``, whose padding is zero, without derivatives.
+def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
+    """The poses of rows ``(*rows, d)``, whose padding is zero, without derivatives.
 
-    ``mask`` ``(B, n)``: True for real rows. ``noise`` ``(B,)``: rows that are shorter are rounding.
+    Rows shorter than ``rounding`` times the longest, plus ``rounding`` times ``reach`` ``(B,)``, are rounding. Samples
+    whose ``scale`` is not finite may have no pose.
     """
-    b, n, d = rows.shape
-    tree, context, noise2 = _Tree(rows), rule.context(rows, mask), noise.square()
+    x, mask = layout.pad(rows), layout.padding_mask()
+    if mask is not None:  # padding of a batch vector repeats a row
+        x = x * mask.unsqueeze(-1)
+    scale = torch.linalg.vector_norm(x, dim=-1).amax(-1)
+    scale = torch.where(scale == 0, 1.0, scale)
+    noise = torch.full_like(scale, max(rounding, POSE_EPS))
+    if reach is not None:
+        noise = noise + rounding * reach / scale
+    x = x / scale[:, None, None]
+    b, n, d = x.shape
+    tree, context, noise2 = _Tree(x), rule.context(x, mask), noise.square()
+    competing = None if context is None else n
     fixed = None
-    for k in range(rule.steps(d, rows.is_complex())):
+    for k in range(rule.steps(d, x.is_complex())):
         y = tree.left[:, :n, k:]
         w, length2, found = choice(y, fixed, context, rule)
         nothing = length2 <= noise2[tree.sample]
@@ -106,7 +125,7 @@ def soft_poses(rows: Tensor, mask: Tensor | None, rule: Rule, noise: Tensor) -> 
         _check_number(tree.sample, b)
         v = (y if found is None else torch.cat([y, found], -2))[parent, row]
         if some_gone:
-            first = torch.arange(d - k, device=rows.device) == 0
+            first = torch.arange(d - k, device=x.device) == 0
             v = torch.where(tree.gone[-1].unsqueeze(-1), first.to(v.dtype), v)
         tree.reflect(v, k)
         tree.chosen.append(row)
@@ -116,7 +135,8 @@ def soft_poses(rows: Tensor, mask: Tensor | None, rule: Rule, noise: Tensor) -> 
         _fix_last(tree, n, rule, noise2)
     chosen = torch.stack(tree.chosen, -1) if tree.chosen else tree.sample.new_empty(len(tree.sample), 0)
     basis = tree.left[:, n:].conj().resolve_conj()
-    return Poses(tree.sample, basis, tree.weight, chosen, torch.stack(tree.gone, -1), torch.stack(tree.length2, -1))
+    gone, length2 = torch.stack(tree.gone, -1), torch.stack(tree.length2, -1)
+    return Poses(tree.sample, basis, tree.weight, chosen, gone, length2, scale, noise, competing)
 
 
 def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor) -> None:
@@ -137,8 +157,13 @@ def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor) -> None:
 def _check_number(sample: Tensor, count: int) -> None:
     """Raise an error for samples with more than ``MAX_POSES`` poses, such as solids in eight dimensions."""
     if len(sample) > MAX_POSES and int((number := torch.bincount(sample, minlength=count)).max()) > MAX_POSES:
-        raise ValueError(
-            f"sample {int(number.argmax())} of {count} has more than {MAX_POSES} poses, and more than any backbone "
-            "will go through: its symmetry is too large for a smooth frame, which has a pose for each element of it. "
-            "Use mf.frames.Minimal(), which averages over symmetries in closed form, or a larger sharpness"
-        )
+        raise too_many(int(number.argmax()), count)
+
+
+def too_many(sample: int, count: int) -> ValueError:
+    """The error for a sample with more than ``MAX_POSES`` poses."""
+    return ValueError(
+        f"sample {sample} of {count} has more than {MAX_POSES} poses, and more than any backbone "
+        "will go through: its symmetry is too large for a smooth frame, which has a pose for each element of it. "
+        "Use mf.frames.Minimal(), which averages over symmetries in closed form, or a larger sharpness"
+    )

@@ -18,15 +18,16 @@ accuracy of eigenvalues (``linalg.eigen``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, readable
+from minframe.checks import all_true, errors_enabled, readable
 from minframe.layout import Layout
 from minframe.linalg.choice import rank_margin
-from minframe.linalg.eigen import eigenvectors, negligible, smallest, time_axis
+from minframe.linalg.eigen import Bounds, eigenvectors, smallest, time_axis
 from minframe.linalg.form import adjoint, boost_to, signs
 from minframe.linalg.null import NULL_SCALE, Null, completed, first_axes, null_pairs, span_of
 from minframe.linalg.refined import aligned, completed_axes, refined
@@ -58,14 +59,16 @@ def spectral(
 ) -> Spectral:
     """Split the space; ``s`` is S. ``needed`` ``(*batch,)``: the samples that are used; ``None``: all."""
     eta = signs(p, q, rows.device)
+    bounds = Bounds.of(precision.eps, precision.tolerance)
+    # All that may be an axis; which of it is one, eigenvalues say.
+    precision = replace(precision, tolerance=bounds.noise)
     basis = row_basis(rows, layout, precision, s)
     if basis.white and min(p, q) == 1:
         axis = time_axis(s, 0 if p == 1 else p)
         if axis is not None:
             return Spectral(boost_to(axis, p, q), basis.determined, None, lambda _: smallest(basis.factor, eta))
-    noise = negligible(precision.eps)
     size = precision.offset * layout.sizes().to(rows.device).sqrt()  # the rounding of S is relative to S and to this
-    found = eigenvectors(basis, eta, p, noise, size)
+    found = eigenvectors(basis, eta, p, bounds, size)
     stages = [found]
     for _ in range(p + q):  # leave out the thinnest direction until all remaining ones are known
         if all_true(found.known):
@@ -73,9 +76,9 @@ def spectral(
         fewer = torch.where(found.known, found.rank, found.rank - 1)
         length = torch.linalg.matrix_norm(found.v).unsqueeze(-1)
         # A line that is not known may be null.
-        line = (found.rank == 1) & (length > LINE_ROUNDINGS * noise * size).squeeze(-1)
+        line = (found.rank == 1) & (length > LINE_ROUNDINGS * bounds.noise * size).squeeze(-1)
         fewer = torch.where(line, 1, fewer)
-        stages.append(eigenvectors(row_basis(rows, layout, precision, s, fewer), eta, p, noise, size))
+        stages.append(eigenvectors(row_basis(rows, layout, precision, s, fewer), eta, p, bounds, size))
         found = stages[-1].where(~found.known, found)
 
     def margin(at_most: Tensor) -> Tensor:
@@ -86,15 +89,18 @@ def spectral(
         return nearest
 
     v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
+    thick = taken if basis.white and len(stages) == 1 else taken & (found.thick >= 0)
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
         matrix = d if basis.white else refined(v, completed_axes(d, taken, p, q), p, q)
-        return Spectral(_checked(matrix, eta, precision, needed), taken, None, margin)
+        return Spectral(_checked(matrix, eta, precision, needed), thick, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
     alone = here & (c == 0)
-    length = torch.where(alone, torch.linalg.matrix_norm(n), torch.where(c > 0, c, 1.0))[..., None, None]
+    # N at a scale where it is as long as its partner, which has to make up for the parts of D along N.
+    length = torch.where(here, torch.linalg.matrix_norm(n), 1.0)[..., None, None]
+    length = length / (1 + (d.mH @ n / length).abs().square().sum((-2, -1), keepdim=True)).sqrt()
     n, partner = null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
     matrix = completed(d, n, partner, taken, pairs, p, q)
@@ -102,10 +108,10 @@ def spectral(
         regular = aligned(v, completed_axes(d, taken, p, q), p, q)
         matrix = torch.where(here[..., None, None], matrix, refined(v, regular, p, q))
     matrix = _checked(matrix, eta, precision, needed)
-    axes = first_axes(taken[..., :p].sum(-1) + pairs, taken[..., p:].sum(-1) + pairs, p, q)
+    axes = first_axes(thick[..., :p].sum(-1) + pairs, thick[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, margin)
-    ratio = torch.where(alone[..., None, None], NULL_SCALE / length, 1.0)
+    ratio = torch.where(here, torch.where(alone, NULL_SCALE, c), 1.0)[..., None, None] / length
     regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
     boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
     # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
@@ -135,7 +141,7 @@ def _checked(matrix: Tensor, eta: Tensor, precision: Precision, needed: Tensor |
     exact = exact if needed is None else exact | ~needed
     if all_true(exact):
         return matrix
-    if readable(exact):
+    if errors_enabled() and readable(exact):
         bad = (~exact.flatten()).nonzero().flatten().tolist()
         raise ValueError(
             f"{precision.name} is so nearly null in sample {bad[0]} of {exact.numel()} that rounding decides which "

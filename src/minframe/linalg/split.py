@@ -34,7 +34,8 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true, check_finite
-from minframe.layout import Layout
+from minframe.layout import Dense, Layout
+from minframe.linalg import gpu, loops
 from minframe.linalg.action import multiply
 from minframe.linalg.eigen import massless
 from minframe.linalg.form import adjoint, boost_to, signs, tilt
@@ -69,7 +70,7 @@ class Split:
 
 def split(rows: Tensor, layout: Layout, precision: Precision, p: int, q: int) -> Split:
     """Split the space for the metric with ``p`` signs +1 and then ``q`` signs -1, for these rows."""
-    s = layout.scatter(rows)
+    s = loops.scatter(rows, layout)
     if min(p, q) > 1:
         found = spectral(rows, layout, precision, s, p, q)
         return Split(found.matrix, None, found.axes, found.null, found.margin)
@@ -96,11 +97,20 @@ def rest_frame(
     There, with ``u = P / M``, the row ``y_i`` has the time component ``<u, x_i>``, so that ``|y_i|^2 = 2 |<u, x_i>|^2 -
     <x_i, x_i>``, and no row needs to be moved.
     """
-    s = layout.scatter(rows) if scatter is None else scatter
     time = 0 if p == 1 else p
     eta = signs(p, q, rows.device)
     eta = eta * eta[time]
     total = layout.total(rows)
+
+    def margin(_: Tensor) -> Tensor:
+        return _rest_margin(rows, layout, total, eta, massless(precision.eps))
+
+    if gpu.serves(rows) and isinstance(layout, Dense):
+        least = None if precision.floor is None else precision.floor * layout.sizes().to(rows.device)
+        boost, taken, square = gpu.rest_frame(rows, least, time, massless(precision.eps), MAX_REST_RATIO)
+        check_finite(square, precision.name)
+        return Split(boost, taken, None, None, margin)
+    s = loops.scatter(rows, layout) if scatter is None else scatter
     mass2 = (total.abs().square() * eta).sum(-1)
     timelike = mass2 > massless(precision.eps) * total.abs().square().sum(-1)
     if precision.floor is not None:  # rows about their mean add up to rounding
@@ -118,10 +128,6 @@ def rest_frame(
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
         lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
-
-    def margin(_: Tensor) -> Tensor:
-        return _rest_margin(rows, layout, total, eta, massless(precision.eps))
-
     return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, margin)
 
 

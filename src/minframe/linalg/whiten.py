@@ -30,10 +30,11 @@ from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.layout import Layout
-from minframe.linalg.action import multiply
+from minframe.linalg import loops
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import PivotedQR, Precision, Rows
+from minframe.linalg.solvers import cholesky, inv, svdvals
 
 MIN_PIVOT_RATIO = 0.05  # least ratio of pivots of a scatter matrix that is decomposed directly
 RANK_UNITS = 16.0  # units of rounding of the whole cloud that a determined axis has to exceed
@@ -72,7 +73,7 @@ def row_basis(
     ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: the number of rows, if more are independent.
     """
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
-    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows) if scatter is None else scatter)
+    factor, failed = torch.linalg.cholesky_ex(loops.scatter(rows, layout) if scatter is None else scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
     least = pivots.amin(-1, keepdim=True)
     white = (failed == 0).unsqueeze(-1) & (least > MIN_PIVOT_RATIO * pivots.amax(-1, keepdim=True))
@@ -87,13 +88,13 @@ def row_basis(
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
-    inverse = torch.linalg.inv(a)
-    within = layout.for_rows((inverse * found.determined.unsqueeze(-2)).mT, rows)
-    z = multiply(rows, within)
+    inverse = inv(a)
+    within = (inverse * found.determined.unsqueeze(-2)).mT
+    z = loops.multiply(rows, layout, within)
     # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
     # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
-    z = z + multiply(rows - multiply(z, layout.for_rows(a.mT, rows)), within)
-    factor = torch.linalg.cholesky(layout.scatter(z) + one * ~found.determined.unsqueeze(-1))
+    z = z + loops.multiply(rows - loops.multiply(z, layout, a.mT), layout, within)
+    factor = cholesky(loops.scatter(z, layout) + one * ~found.determined.unsqueeze(-1))
     directions = found.basis * found.determined.unsqueeze(-2)
     return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
 
@@ -122,13 +123,13 @@ class Whitening:
 def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) -> Whitening:
     """The whitening of rows ``(*rows, d)``, without derivatives; ``centred``: they add up to zero."""
     root = layout.sizes().to(rows.device).to(rows.real.dtype).sqrt()
-    factor, failed = torch.linalg.cholesky_ex(layout.scatter(rows))
+    factor, failed = torch.linalg.cholesky_ex(loops.scatter(rows, layout))
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
     if all_true((failed == 0) & (pivots.amin(-1) > MIN_PIVOT_RATIO * pivots.amax(-1))):
         t = factor / root.unsqueeze(-1)
-        inverse, determined = torch.linalg.inv(t), torch.ones_like(pivots, dtype=torch.bool)
+        inverse, determined = inv(t), torch.ones_like(pivots, dtype=torch.bool)
         far = torch.full_like(pivots[..., 0], torch.inf)
-        y = multiply(rows, layout.for_rows(inverse, rows))
+        y = loops.multiply(rows, layout, inverse)
         return Whitening(t, inverse, determined, y, far, torch.ones_like(far))
     found = pivoted_qr(Rows(rows, layout, Precision(precision.eps, precision.eps, name=precision.name)), False)
     z = _clean(found)
@@ -138,9 +139,9 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     unit = torch.where(there, lengths, longest)
     z = z * layout.for_each_row(there / unit)
-    factor = torch.linalg.cholesky(layout.scatter(z) + one * ~there.unsqueeze(-1))
+    factor = cholesky(loops.scatter(z, layout) + one * ~there.unsqueeze(-1))
     # The axes that stand out of rounding: by the singular values, which no order of the rows changes.
-    widths = torch.linalg.svdvals(unit.unsqueeze(-1) * factor * there.unsqueeze(-1))
+    widths = svdvals(unit.unsqueeze(-1) * factor * there.unsqueeze(-1))
     bound = RANK_UNITS * precision.eps * (widths[..., :1] + root * precision.offset)
     number = torch.arange(len(one), device=one.device)
     determined = number < (widths > bound).sum(-1, keepdim=True)
@@ -153,10 +154,30 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     factor = torch.where(both, factor, one)
     unit, n = torch.where(determined, unit, longest), torch.where(determined, root, 1.0)
     t = found.basis * unit.unsqueeze(-2) @ factor / n.unsqueeze(-2)
-    back = torch.linalg.inv(factor) * n.unsqueeze(-1)
-    y = multiply(z, layout.for_rows(back, z)) * layout.for_each_row(determined)
+    back = inv(factor) * n.unsqueeze(-1)
+    y = loops.multiply(z, layout, back) * layout.for_each_row(determined)
     stretch = (widths[..., 0] / thinnest).clamp_min(1.0)
     return Whitening(t, back @ (found.basis.mH / unit.unsqueeze(-1)), determined, y, margin, stretch)
+
+
+def white_rounding(rows: Tensor, white: Whitening, layout: Layout, precision: Precision) -> Tensor:
+    """What the rounding of rows ``(*rows, d)`` does to the white ones, over the longest of these, ``(*batch,)``.
+
+    The inner products of white rows are n times the projector ``H = X X^+`` on the columns of X, and rounding E of the
+    rows changes it by ``dH = (1 - H) E X^+`` and its adjoint. Row l of E is ``eps |x_l|`` (and what centring
+    subtracted), independent of the others, and ``|1 - H|`` is a projector with ``1 - h_l`` on its diagonal, h the
+    leverages; so ``(1 - H) E`` is ``eps (sum_l (1 - h_l) |x_l|^2)^1/2`` at most, and ``|X^+| = |T^-1| / sqrt(n)``. The
+    condition number alone says less: rows much longer than all others have a leverage of one, and their rounding, large
+    beside short rows, has no effect.
+    """
+    n = layout.sizes().to(rows.device).squeeze(-1).to(white.margin.dtype)
+    leverage = white.rows.abs().square().sum(-1, keepdim=True) / layout.for_each_row(n.unsqueeze(-1))
+    left = (1 - leverage).clamp_min(DECOMPOSITION_EPS) * rows.abs().square().sum(-1, keepdim=True)
+    free = (n - white.determined.sum(-1)).clamp_min(0.0).unsqueeze(-1)
+    length = (layout.total(left) + free * torch.as_tensor(precision.offset).square()).sqrt().squeeze(-1)
+    highest = layout.collect([layout.amax(leverage.squeeze(-1))]).squeeze(-1).clamp_min(TINY)
+    known = white.inverse * white.determined.unsqueeze(-1)
+    return precision.eps * length * torch.linalg.matrix_norm(known, 2) / n.sqrt() / highest
 
 
 def _clean(found: PivotedQR) -> Tensor:
@@ -175,7 +196,7 @@ def _clean(found: PivotedQR) -> Tensor:
 
 def smooth(rows: Tensor, layout: Layout, inverse: Tensor, determined: Tensor) -> Tensor:
     """A triangular matrix that is 1, and by which T has to be multiplied to have its derivatives."""
-    s = layout.scatter(multiply(rows, layout.for_rows(inverse, rows)))
+    s = loops.scatter(loops.multiply(rows, layout, inverse), layout)
     s = s / layout.sizes().to(s.device).unsqueeze(-1)
     s = (s - s.detach()) * determined.unsqueeze(-1) * determined.unsqueeze(-2)
-    return torch.linalg.cholesky(s + torch.eye(s.shape[-1], dtype=s.dtype, device=s.device))
+    return cholesky(s + torch.eye(s.shape[-1], dtype=s.dtype, device=s.device))

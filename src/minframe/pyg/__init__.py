@@ -3,14 +3,11 @@
 It needs the extra ``pyg``, and is imported by name: ``import minframe.pyg``.
 """
 
-try:
-    import torch_geometric  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "minframe.pyg needs PyTorch Geometric, which is not installed: pip install torch-geometric"
-    ) from error
+from minframe.checks import check_installed
 
-from minframe.pyg.transform import Canonicalize
-from minframe.pyg.wrap import Equivariant, Invariant
+check_installed("torch_geometric", "PyTorch Geometric", "minframe.pyg", "torch-geometric")
 
-__all__ = ["Canonicalize", "Equivariant", "Invariant"]
+from minframe.pyg.transform import AddFrame, Canonicalize  # noqa: E402
+from minframe.pyg.wrap import Equivariant, Invariant  # noqa: E402
+
+__all__ = ["AddFrame", "Canonicalize", "Equivariant", "Invariant"]

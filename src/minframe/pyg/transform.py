@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal, Unordered
 from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
-from minframe.pyg.wrap import Equivariant, batch_of
+from minframe.pyg.wrap import FRAME, Equivariant, batch_of
 from minframe.signature import leaves
 from minframe.types import EDGE_ATTR, EDGE_INDEX
 
@@ -124,6 +125,55 @@ class Canonicalize(BaseTransform):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.group}, frames={self._wrapped.frames!r})"
+
+
+class AddFrame(BaseTransform):  # type: ignore[misc]
+    """Graphs with their frame beside them, as a ``transform`` or a ``pre_transform``; all else stays as it is.
+
+    >>> import torch, minframe as mf, minframe.pyg
+    >>> from torch_geometric.data import Batch, Data
+    >>> from torch_geometric.nn import GIN
+    >>> model = mf.pyg.Equivariant(GIN(4, 16, 2), mf.S(), outputs="node")
+    >>> graph = Data(x=torch.randn(5, 4), edge_index=torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]))
+    >>> with_frame = mf.pyg.AddFrame(mf.S())(graph)
+    >>> torch.allclose(model(with_frame), model(graph), atol=1e-6)
+    True
+
+    The frame is the attribute ``frame``, of a batch a list of them. ``mf.pyg.Equivariant`` uses it instead of finding
+    one, and carries all outputs back by it. It is a constant: gradients with respect to positions do not flow through
+    it.
+
+    Args:
+        group: any group, the same as that of the model.
+        inputs: types of attributes, as for ``mf.pyg.Equivariant``.
+        frame_on: the attributes that determine the frame; by default all that can.
+        frames: how the group element is chosen: ``mf.frames.Unordered()`` or ``Minimal()``, which choose one.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        inputs: Mapping[str, Any] | None = None,
+        frame_on: str | Sequence[str] | None = None,
+        frames: Method = UNORDERED,
+    ) -> None:
+        self._wrapped = Equivariant(_itself, group, inputs, "constant", frame_on, frames)
+
+    def forward(self, data: Data) -> Data:
+        if isinstance(data, Batch):
+            raise TypeError("AddFrame takes one graph at a time, as transform= or pre_transform= of a data set")
+        frame = self._wrapped.frame(data)
+        if isinstance(frame, WeightedFrame):
+            raise TypeError(
+                f"mf.frames.{self._wrapped.frames!r} shows several poses, whose frames make up no batch: use "
+                "mf.frames.Unordered(), or find frames in the model"
+            )
+        with_frame: Data = copy.copy(data)
+        with_frame[FRAME] = frame
+        return with_frame
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._wrapped.group}, frames={self._wrapped.frames!r})"
 
 
 def _itself(data: Data) -> Data:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from minframe import wrap
+from minframe.frame import Frame
 from minframe.frames import Method, Unordered
 from minframe.groups.base import Group
 from minframe.signature import Signature
@@ -25,6 +26,7 @@ TYPES = {
     "edge_attr": "edge_attr",
     "edge_weight": "edge_attr",
 }
+FRAME = "frame"  # the attribute that ``AddFrame`` adds
 FRAME_PREFIX = "frame_"  # prefix of the attributes that ``Canonicalize`` keeps
 IGNORED_ATTRIBUTES = ("y", "batch", "ptr")  # attributes that no frame depends on and that are never moved
 GRAPH_KEY = "the graph"  # the key of the data among the values of a call
@@ -45,7 +47,7 @@ class Equivariant(wrap.Equivariant):
 
     A model with one required argument, such as ``forward(data)``, is given a copy of the data with the attributes that
     have a type in their canonical pose. Any other model, such as ``SchNet``, is given the attributes that its arguments
-    are named after: ``forward(z, pos, batch)``.
+    are named after: ``forward(z, pos, batch)``. Where the data has frames, by ``mf.pyg.AddFrame``, these are used.
 
     Args:
         backbone: the model.
@@ -101,6 +103,11 @@ class Equivariant(wrap.Equivariant):
         }
         return [], values | {"batch": batch_of(data), GRAPH_KEY: data}
 
+    def _given(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Frame | Sequence[Frame] | None:
+        given = super()._given(args, kwargs)
+        data = args[0] if given is None and args else None
+        return data[FRAME] if isinstance(data, Data) and FRAME in data else given
+
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
         data = shown_data(values.pop(GRAPH_KEY), values)
         if self.named is None:
@@ -144,6 +151,8 @@ def shown_data(data: Data, values: Mapping[str, Any]) -> Data:
     """A copy of the data with these attributes, its batch vector among them."""
     batch = values["batch"]
     shown: Data = copy.copy(data)
+    if FRAME in shown:  # that of the graph as it was
+        del shown[FRAME]
     if batch.shape != batch_of(data).shape and not isinstance(data, Batch):  # several poses of one graph are a batch
         shown = Batch(_base_cls=type(data), **data.to_dict())
     for name, x in values.items():

@@ -11,16 +11,16 @@ from torch import Tensor
 from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
 from minframe.layout import Layout
+from minframe.linalg import loops
 from minframe.linalg.columns import Columns
 from minframe.linalg.fade import FadingStabiliser, coefficients
 from minframe.linalg.qr import TINY
 from minframe.linalg.ramp import ramp, ramp_of_root
 from minframe.linalg.soft import Rule
-from minframe.linalg.soft_derivatives import differentiable_poses
-from minframe.linalg.soft_poses import Poses, soft_poses
+from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
+from minframe.tracing import is_compiling, is_transformed
 
-POSE_EPS = 16 * torch.finfo(torch.float64).eps  # rounding of lengths in a pose, relative to the longest row
 FULL = 2.0  # times its noise: the length of an axis from which on outputs along it are there in full
 LONG = 100.0  # a squared length, over that below which an axis fades
 
@@ -49,7 +49,8 @@ def choose(
     rule: Rule,
     rounding: float,
     reach: Tensor | None = None,
-    relative_to: Callable[[Tensor], Relative] | None = None,
+    relative: Relative | None = None,
+    fade: float | None = None,
 ) -> tuple[Poses, Tensor | None]:
     """Poses of rows ``(*rows, d)``, lengths relative to the longest of each sample; coefficients of ``linalg.fade``.
 
@@ -60,42 +61,41 @@ def choose(
         rule: how poses are chosen.
         rounding: lengths below this part of the longest row, or of ``reach`` ``(B,)``, are noise.
         reach: lengths that rounding is relative to.
-        relative_to: given the lengths ``(B,)`` of the longest rows, returns a function for the squared lengths of the
-            axes of poses, ``(K, d)``, over those below which they fade. There are no coefficients without it, nor where
-            all axes are longer.
+        relative: the squared lengths of the axes of poses, ``(K, d)``, over those below which they fade. There are no
+            coefficients without it, nor where all axes are longer.
+        fade: a length that no axis fades above by ``relative``, which is looked at only if there are shorter ones.
     """
-    x, mask = layout.pad(rows), layout.padding_mask()
-    if mask is not None:  # padding of a batch vector repeats a row
-        x = x * mask.unsqueeze(-1)
-    scale = torch.linalg.vector_norm(x.detach(), dim=-1).amax(-1)
-    check_finite(scale, cloud.name)
-    scale = torch.where(scale > 0, scale, 1.0)
-    x = x / scale[:, None, None]
-    noise = torch.full_like(scale, max(rounding, POSE_EPS))
-    if reach is not None and len(reach):
-        noise = noise + rounding * reach / scale
-    relative = None if relative_to is None else relative_to(scale)
     with torch.no_grad():
-        found = soft_poses(x.detach(), mask, rule, noise)
-        squares = None if relative is None else relative(found)
-        long = squares is None or all_true((squares >= 1) & (_above(found, noise, rule.special) >= FULL**2))
+        found = loops.soft_poses(rows.detach(), layout, rule, rounding, reach)
+        check_finite(found.scale, cloud.name)
+        short = None
+        if relative is not None and not (fade is not None and all_long(found, rule.special, fade)):
+            short = ((relative(found) < 1) | (_above(found, rule.special) < FULL**2)).any(-1)
+            short = None if all_true(~short) else short
     if cloud.needs_grad:
-        found = differentiable_poses(x, mask, rule, found, lengths=not long)
-        squares = None if relative is None or long else relative(found)
-    if squares is None or long:
+        found = loops.differentiable_poses(rows, layout, rule, found, short)
+    if short is None or relative is None:
         return found, None
-    root = _above(found, noise, rule.special).clamp(1, FULL**2).sqrt()
-    return found, coefficients(ramp_of_root(squares) * ramp((root - 1) / (FULL - 1)))
+    root = _above(found, rule.special).clamp(1, FULL**2).sqrt()
+    return found, coefficients(ramp_of_root(relative(found)) * ramp((root - 1) / (FULL - 1)))
 
 
-def _above(found: Poses, noise: Tensor, special: bool) -> Tensor:
-    """Squared lengths of axes ``(K, d)`` over those of noise ``(B,)``.
+def all_long(found: Poses, special: bool, fade: float) -> bool:
+    """Whether all axes that rows determine, of all poses, are longer than ``fade`` and than noise ``FULL`` times."""
+    lengths2 = found.length2[:, : found.length2.shape[-1] - special]
+    if is_compiling() or is_transformed(lengths2) or not lengths2.numel():
+        return False  # values may not be read; where they may, the number of poses has been read already
+    return float(lengths2.amin()) >= max(fade, FULL * float(found.noise.amax())) ** 2
+
+
+def _above(found: Poses, special: bool) -> Tensor:
+    """Squared lengths of axes ``(K, d)`` over those of noise.
 
     An axis as short as noise is none (``soft_poses``), so that outputs along it have to be gone by then, also where
     noise is longer than what they fade below by themselves: they fade from ``FULL`` times noise on. Noise depends on
     the observer, if a boost makes it so; but from there on, outputs along the axis are unknown by half.
     """
-    return _but_last(found.length2 / noise[found.sample, None].square(), special)
+    return _but_last(found.length2 / found.noise[found.sample, None].square(), special)
 
 
 def relative_squares(length2: Tensor, unit2: Tensor, fade: float, special: bool) -> Tensor:

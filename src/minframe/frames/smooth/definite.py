@@ -9,10 +9,9 @@ from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
+from minframe.frames.smooth.choosing import LONG, Elements, choose, fading, poisoned, relative_squares
 from minframe.groups.isometry import Isometry
 from minframe.layout import Layout
-from minframe.linalg.qr import TINY
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser
@@ -21,30 +20,24 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 def definite(linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
     """Rows carry the axes. Outputs along axes that are shorter than ``fade`` times the longest row fade."""
     rows, layout, poison = _tamed(*_in_own_units(cloud))
-    offset = cloud.offset().reshape(-1) if len(cloud.inputs) == 1 else torch.zeros_like(rows[:0, 0])
+    offset = cloud.offset().reshape(-1) if len(cloud.inputs) == 1 else None
 
-    def relative_to(scale: Tensor) -> Relative:
-        def squares(found: Poses) -> Tensor:
-            size2 = found.length2[:, :1] * scale[found.sample, None].square()
-            if len(offset):  # after centring, coincident points far from the origin are rounding
-                size2 = size2 / (cloud.eps ** (2 / 3) * offset[found.sample, None]).square().clamp_min(TINY)
-            else:
-                size2 = size2 / TINY
-            others = relative_squares(found.length2, found.length2[:, 0], fade, linear.special)
-            return torch.cat([size2, others[:, 1:]], -1)
-
-        return squares
+    def relative(found: Poses) -> Tensor:
+        # The first axis is as long as the cloud, and fades where that is rounding (``choose``): any larger size to
+        # compare with would be a distance from the origin, which translations change.
+        others = relative_squares(found.length2, found.length2[:, 0], fade, linear.special)
+        return torch.cat([torch.full_like(others[:, :1], LONG), others[:, 1:]], -1)
 
     def level(m: int) -> IsometryStabiliser:
         axes = torch.arange(linear.d, device=rows.device)
         return IsometryStabiliser(axes < m, linear.special, linear.metric, linear.complex)
 
-    found, c = choose(rows, layout, cloud, rule, 2 * cloud.eps, offset, relative_to)
+    found, c = choose(rows, layout, cloud, rule, 2 * cloud.eps, offset, relative, fade)
     basis = poisoned(found.basis, poison, found.sample)
     # Along axes that no row determines the coordinates of the rows are zero. The average over the isometries of
     # these axes of any derivative is zero too, for every backbone output in the one pose that is shown.
     own = basis.mH
-    if not all_true(~found.gone):
+    if (c is not None or linear.d == 1) and not all_true(~found.gone):  # else all axes are longer than noise
         gone = found.gone
         if linear.special and linear.d > 1:  # the last axis follows from the others, if these are determined
             gone = torch.cat([gone[:, :-1], gone[:, -2:].all(-1, keepdim=True)], -1)

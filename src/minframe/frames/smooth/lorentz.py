@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from minframe.checks import all_true, data_checks_enabled
 from minframe.cloud import Cloud
-from minframe.frames.smooth.choosing import Elements, Relative, choose, fading, poisoned, relative_squares
+from minframe.frames.smooth.choosing import FULL, Elements, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
 from minframe.linalg import split
@@ -23,22 +25,25 @@ BOOST_PRODUCT_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of a product 
 def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
     """Outputs along axes of space that are shorter than ``fade`` times the largest energy fade.
 
-    Noise is the rounding of the rows as they are given, ``eps |T| |x|`` in the rest frame, of the order of ``eps
-    gamma^2 M``. In float64 ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every
-    observer; so what rows have been through before they came here, at most that for some observer, is shorter than
-    what fades.
+    Noise is the rounding of the rows as they are given, at most ``eps |T| |x| / 2`` in the rest frame, of the order of
+    ``eps gamma^2 M``. An axis is there in full from this length on (``choosing.FULL``), and gone at half of it: to fade
+    earlier would lose a jet, whose energies are components along its axes in the rest frame, times gamma. In float64
+    ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every observer; so what rows have
+    been through before they came here, at most that for some observer, is shorter than what fades.
     """
     rows, layout, poison = cloud.tame_rows()
     p, q, d = linear.p, linear.q, linear.d
+    carrier = _carrier(cloud)
+    momenta, beside, _ = carrier.tame_rows()
     with torch.no_grad():
-        parts = split.rest_frame(rows.detach(), layout, cloud.precision, p, q)
+        parts = split.rest_frame(momenta.detach(), beside, carrier.precision, p, q)
     assert parts.momentum is not None
     _need_momentum(parts.momentum, group)
     if poison is not None:
         poison = torch.where(parts.momentum, poison, torch.nan)
     t = parts.matrix
     if cloud.needs_grad:
-        t = t @ split.smooth(rows, layout, parts, p, q)
+        t = t @ split.smooth(momenta, beside, parts, p, q)
     y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
     time = 0 if p == 1 else p
     space = slice(1, d) if p == 1 else slice(0, p)
@@ -50,12 +55,13 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     reach = torch.linalg.matrix_norm(t.detach()).reshape(-1)
     longest = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).reshape(-1)
 
-    def relative_to(scale: Tensor) -> Relative:
-        energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
-        if (mask := layout.padding_mask()) is not None:
-            energy2 = energy2 * mask
-        unit2 = mean_length2(energy2, rule.sharpness) / scale.square()
-        return lambda found: relative_squares(found.length2, unit2[found.sample], fade, linear.special)
+    energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
+    if (mask := layout.padding_mask()) is not None:
+        energy2 = energy2 * mask
+    unit2 = mean_length2(energy2, rule.sharpness)
+
+    def relative(found: Poses) -> Tensor:
+        return relative_squares(found.length2, (unit2 / found.scale.square())[found.sample], fade, linear.special)
 
     def level(m: int) -> IsometryStabiliser:
         axis = torch.arange(d, device=rows.device)
@@ -63,7 +69,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
 
     noise = reach * (longest + cloud.offset().reshape(-1))
     found, c = choose(
-        y[..., space] - left, layout, cloud, rule, max(1.5 * cloud.eps, BOOST_PRODUCT_EPS), noise, relative_to
+        y[..., space] - left, layout, cloud, rule, max(cloud.eps / (2 * FULL), BOOST_PRODUCT_EPS), noise, relative
     )
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
@@ -72,6 +78,16 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     columns = None if all_true(~careful) else Columns.of(matrix, known, careful)
     stabiliser = fading(c, level, matrix)
     return Elements(found.sample, found.weight, matrix, linear.inverse(matrix), stabiliser, own_columns=columns)
+
+
+def _carrier(cloud: Cloud) -> Cloud:
+    """The inputs that make up the total momentum: vectors, where points have an origin.
+
+    Points about their mean add up to nothing but rounding, and are measured in other units than momenta: that they are
+    large says nothing about the momentum. Where there are no vectors, that nothing is what is found.
+    """
+    vectors = [(x, kind) for x, kind in cloud.inputs if not kind.affine]
+    return replace(cloud, inputs=vectors, origin=None) if vectors and cloud.origin is not None else cloud
 
 
 def _matrices(linear: Isometry, t: Tensor, time: int, space: slice, found: Poses) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from minframe.checks import check_finite
+from minframe.checks import check_finite, check_not_mapped
 from minframe.cloud import Cloud
 from minframe.frame.weighted import WeightedFrame, WeightedMembers
 from minframe.frames.method import Method, check_samples
@@ -62,7 +62,9 @@ class Smooth(Method):
         sharpness: the exponent of the lengths that compete. The larger, the fewer poses, and the steeper the changes
             from one to the next.
         samples: in training, draw this many poses of each sample by weight instead of all of them: values and
-            derivatives are right in expectation. In evaluation (``model.eval()``) all are taken.
+            derivatives are right in expectation; a *square* of them is not, it has their variance in addition. With one
+            draw forces are noisy in proportion to the energy itself, with two or more only in proportion to what poses
+            disagree by: train on forces with ``samples=2``. In evaluation (``model.eval()``) all are taken.
         fade: length of an axis, relative to the longest row, below which outputs along it fade.
         moments: in clouds of more than 40 rows, where several of these are nearly longest, let moments of the cloud
             compete with them (``linalg.soft``). They keep poses few in balls, shells and surfaces, which have hundreds
@@ -89,11 +91,14 @@ class Smooth(Method):
             raise ValueError(f"fade must be a part of the longest row, above 0 and at most 1, got {self.fade!r}")
         if not 0 <= self.unit < float("inf"):
             raise ValueError(f"unit must be a size, zero or more, got {self.unit!r}")
-        for value in (self.samples, self.chunk):
-            if value is not None:
-                check_samples(value, "Smooth")
+        if self.samples is not None:
+            check_samples(self.samples, "Smooth")
+        if self.chunk is not None and (type(self.chunk) is not int or self.chunk < 1):
+            raise ValueError(f"chunk must be a number of poses, at least one, got {self.chunk!r}")
 
     def __call__(self, group: Group, cloud: Cloud) -> WeightedFrame:
+        for x, _ in cloud.inputs:  # how many poses there are depends on the values
+            check_not_mapped(x, f"{group} by mf.frames.Smooth()", cloud.name)
         if isinstance(group, Finite | Discrete):
             return self._finite(group, cloud)
         if not isinstance(group, LinearGroup):

@@ -1,0 +1,219 @@
+/* Threads that share loops.
+
+   A loop has portions, which do not depend on the number of threads, and neither do results: portions are computed each
+   by itself, and combined in their order. Threads take portions as long as there are any. On a busy machine a helper
+   may start late; then whoever called has done its work, and does not wait for it. */
+
+#ifndef MINFRAME_CREW_H
+#define MINFRAME_CREW_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(_WIN32) || defined(__STDC_NO_ATOMICS__)
+#define MAX_THREADS 1
+#else
+#define MAX_THREADS 64
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+#endif
+
+/* Portion k of a loop, computed by thread number `member`. */
+typedef void Portion(void *job, int64_t k, int member);
+
+#if MAX_THREADS > 1
+
+#define SPINS 4000 /* looks for work, or for others to finish, before giving way to other threads */
+
+/* `state` has the number of the loop in its upper half and the portions that nobody has taken in its lower half: who
+   takes one changes it in one step, and so takes none of a loop that is over. A loop is over when all of its portions
+   are done; `portion` and `job` change between loops only. */
+typedef struct {
+    _Atomic uint64_t state;
+    _Atomic int64_t done;
+    atomic_int closed, users;
+    Portion *portion;
+    void *job;
+} Crew;
+
+/* A helper that has done its work looks for more for a while, in a seat that others can see, as starting a thread may
+   take as long as a small loop. After a fork seats are taken by nobody: whoever is offered work there never comes. */
+enum { FREE, WAITING, BUSY, CALLED };
+#define LINGER_NANOSECONDS 500000
+
+typedef struct {
+    atomic_int state;
+    Crew *crew;
+    int member;
+} Seat;
+
+static Seat seats[MAX_THREADS];
+
+typedef struct {
+    Crew *crew;
+    int member;
+} Helper;
+
+/* Take a portion and compute it, if there is one. */
+static int help(Crew *crew, int member)
+{
+    uint64_t state = atomic_load(&crew->state);
+    while (state & UINT32_MAX)
+        if (atomic_compare_exchange_weak(&crew->state, &state, state - 1)) {
+            crew->portion(crew->job, (int64_t)(state & UINT32_MAX) - 1, member);
+            atomic_fetch_add(&crew->done, 1);
+            return 1;
+        }
+    return 0;
+}
+
+static void leave(Crew *crew)
+{
+    if (atomic_fetch_sub(&crew->users, 1) == 1)
+        free(crew);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Wait for work in a seat; 0 if there was none for so long. */
+static int linger(Helper *helper)
+{
+    Seat *seat = seats;
+    int state = FREE;
+    while (!atomic_compare_exchange_strong(&seat->state, &state, WAITING)) {
+        state = FREE;
+        if (++seat == seats + MAX_THREADS)
+            return 0;
+    }
+    for (int64_t end = now() + LINGER_NANOSECONDS; atomic_load(&seat->state) == WAITING && now() < end;)
+        sched_yield();
+    state = WAITING;
+    if (atomic_compare_exchange_strong(&seat->state, &state, FREE))
+        return 0;
+    while (atomic_load(&seat->state) != CALLED) /* who calls is about to */
+        ;
+    *helper = (Helper){seat->crew, seat->member};
+    atomic_store(&seat->state, FREE);
+    return 1;
+}
+
+/* Let a helper that waits for work join; 0 if there is none. */
+static int call(Crew *crew, int member)
+{
+    for (Seat *seat = seats; seat < seats + MAX_THREADS; seat++) {
+        int state = WAITING;
+        if (atomic_compare_exchange_strong(&seat->state, &state, BUSY)) {
+            seat->crew = crew;
+            seat->member = member;
+            atomic_store(&seat->state, CALLED);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void *begin(void *argument)
+{
+    Helper helper = *(Helper *)argument;
+    free(argument);
+    do {
+        for (int spins = 0; !atomic_load(&helper.crew->closed); spins++)
+            if (help(helper.crew, helper.member))
+                spins = 0;
+            else if (spins > SPINS)
+                sched_yield();
+        leave(helper.crew);
+    } while (linger(&helper));
+    return NULL;
+}
+
+/* Start a thread that joins; 0 if there can be none. */
+static int start(Crew *crew, int member)
+{
+    pthread_t thread;
+    Helper *helper = malloc(sizeof(Helper));
+    if (!helper)
+        return 0;
+    *helper = (Helper){crew, member};
+    if (pthread_create(&thread, NULL, begin, helper)) {
+        free(helper);
+        return 0;
+    }
+    pthread_detach(thread);
+    return 1;
+}
+
+/* So many threads, the caller among them; fewer if no more can be had, and NULL if there is only the caller. */
+static Crew *hire(int threads)
+{
+    Crew *crew = threads > 1 ? calloc(1, sizeof(Crew)) : NULL;
+    if (!crew)
+        return NULL;
+    atomic_store(&crew->users, threads);
+    for (int member = 1; member < threads; member++)
+        if (!call(crew, member) && !start(crew, member))
+            leave(crew);
+    return crew;
+}
+
+static void dismiss(Crew *crew)
+{
+    if (!crew)
+        return;
+    atomic_store(&crew->closed, 1);
+    leave(crew);
+}
+
+/* Compute all portions of a loop. */
+static void share(Crew *crew, Portion *portion, void *job, int64_t portions)
+{
+    if (!crew) {
+        for (int64_t k = 0; k < portions; k++)
+            portion(job, k, 0);
+        return;
+    }
+    crew->portion = portion;
+    crew->job = job;
+    atomic_store(&crew->done, 0);
+    atomic_store(&crew->state, ((atomic_load(&crew->state) >> 32) + 1) << 32 | (uint64_t)portions);
+    while (help(crew, 0))
+        ;
+    for (int spins = 0; atomic_load(&crew->done) < portions; spins++)
+        if (spins > SPINS)
+            sched_yield();
+}
+
+#else
+
+typedef struct {
+    int nobody;
+} Crew;
+
+static Crew *hire(int threads)
+{
+    (void)threads;
+    return NULL;
+}
+
+static void dismiss(Crew *crew)
+{
+    (void)crew;
+}
+
+static void share(Crew *crew, Portion *portion, void *job, int64_t portions)
+{
+    (void)crew;
+    for (int64_t k = 0; k < portions; k++)
+        portion(job, k, 0);
+}
+
+#endif
+
+#endif

@@ -1,0 +1,136 @@
+"""What layers on a graph share: the frames of its neighbourhoods, and what is shown of edges and senders in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minframe.cloud import Input
+from minframe.frame import Frame, LinearFrame
+from minframe.frame.weighted import WeightedFrame
+from minframe.layout.expand import RaggedExpansion
+from minframe.linalg.action import transform
+from minframe.signature import Path
+from minframe.types import Type
+from minframe.wrap import Equivariant
+
+
+@dataclass(frozen=True)
+class View:
+    """The rows that a backbone is shown in a frame: edges, repeated for each pose.
+
+    Attributes:
+        sender: ``(M',)``, the node that sends along each.
+        elements: the group elements that bring them there; ``None``, if these are not one for each pose.
+        matrices: of the elements, ``(M', d, d)``, found once for each type.
+    """
+
+    sender: Tensor
+    elements: LinearFrame | None
+    matrices: dict[Type, Tensor | None] = field(default_factory=dict)
+
+    @staticmethod
+    def of(frame: Frame, sender: Tensor) -> View:
+        if isinstance(frame, WeightedFrame) and isinstance(frame.expansion, RaggedExpansion):
+            elements = frame.elements
+            return View(sender[frame.expansion.entry], elements if isinstance(elements, LinearFrame) else None)
+        return View(sender, frame if isinstance(frame, LinearFrame) else None)
+
+    def inward(self, kind: Type) -> Tensor | None:
+        """The matrices for vectors of a type; ``None``, if it takes more than a matrix."""
+        if self.elements is None or kind.core_ndim != 1 or kind.parity:
+            return None
+        if kind not in self.matrices:
+            matrix = self.elements.inward(kind)
+            index = self.elements.layout.for_rows
+            self.matrices[kind] = None if matrix is None else index(matrix, self.sender)
+        return self.matrices[kind]
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """The frames of all neighbourhoods of a graph, for several layers.
+
+    Attributes:
+        edge_index: ``(2, M)``, from senders to receivers.
+        num_nodes: of the graph.
+        present: ``(B,)``, the nodes that have neighbours.
+        index: ``(M,)``, the neighbourhood that each edge belongs to, ``present[index]`` being its receiver.
+        frame: of all of them; several, if the method averages over several.
+        rows: what determined the frame.
+        needs_features: whether features of nodes and edges have a part in the frame, so that each layer finds it anew.
+    """
+
+    edge_index: Tensor
+    num_nodes: int
+    present: Tensor
+    index: Tensor
+    frame: Frame | Sequence[Frame]
+    rows: Sequence[Input]
+    needs_features: bool
+    _views: dict[bool, View] = field(default_factory=dict, repr=False)
+    _poses: dict[tuple[str, str, bool], tuple[Tensor, int, Tensor]] = field(default_factory=dict, repr=False)
+
+    def view(self, frame: Frame) -> View:
+        """The view of a frame, kept for the next layer if it is the common one."""
+        if frame is not self.frame:
+            return View.of(frame, self.edge_index[0])
+        grad = torch.is_grad_enabled()
+        if grad not in self._views:
+            self._views[grad] = View.of(frame, self.edge_index[0])
+        return self._views[grad]
+
+    def known(self, name: str, type: str, x: Tensor) -> Tensor | None:
+        """The pose of a tensor of edges in the common frame, if it was kept and the tensor has not changed since."""
+        given, version, pose = self._poses.get((name, type, torch.is_grad_enabled()), (None, 0, None))
+        return pose if given is x and version == x._version else None
+
+    def keep(self, name: str, type: str, x: Tensor, pose: Tensor) -> None:
+        """Keep a pose for the next layer."""
+        self._poses[name, type, torch.is_grad_enabled()] = x, x._version, pose
+
+
+@dataclass(frozen=True)
+class OfNodes:
+    """A tensor with an entry for each node, ``(num_nodes, ...)``, to be taken from the sender of each edge."""
+
+    x: Tensor
+    found: Neighbourhoods
+
+
+@dataclass(frozen=True)
+class OfEdges:
+    """A tensor with an entry for each edge, ``(M, ...)``."""
+
+    x: Tensor
+    found: Neighbourhoods
+
+
+class Messages(Equivariant):
+    """A backbone that is shown, for each edge, what belongs to it and to its sender, in the frame of its receiver."""
+
+    def _shown(self, frame: Frame, path: Path, type: str, x: Any) -> Any:
+        if isinstance(x, OfNodes):
+            return self._sent(frame, path, type, x)
+        if not isinstance(x, OfEdges):
+            return super()._shown(frame, path, type, x)
+        pose = x.found.known(path[0], type, x.x) if frame is x.found.frame else None
+        if pose is None:
+            self.group.check(x.x, type, ".".join(path), frame.layout)
+            pose = super()._shown(frame, path, type, x.x)
+            if frame is x.found.frame:
+                x.found.keep(path[0], type, x.x, pose)
+        return pose
+
+    def _sent(self, frame: Frame, path: Path, type: str, given: OfNodes) -> Tensor:
+        view, kind = given.found.view(frame), self.group.types[type]
+        x = given.x[view.sender]  # already repeated for each pose
+        self.group.check(x, type, ".".join(path), frame.shown_layout)
+        matrix = view.inward(kind)
+        if matrix is not None:
+            return transform(x, kind, matrix, dtype=x.dtype)
+        return (view.elements or frame).shown(x, kind, own=False)

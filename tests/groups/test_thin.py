@@ -1,0 +1,123 @@
+"""Clouds of indefinite forms that are thin, nearly null, or both: one answer for every observer."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+import minframe as mf
+from minframe.groups.isometry import Isometry
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def spread(x: Tensor) -> dict[str, Tensor]:
+    """Vectors that point anywhere, of a backbone on sets."""
+    d = x.shape[-1]
+    weight = normal(d, d, seed=5).to(x.dtype)
+    return {"vector": (x @ weight).abs().to(x.dtype) + (x @ weight).abs().mean(-2, keepdim=True).to(x.dtype) / 2}
+
+
+def error(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found - wanted).flatten(1).abs().amax(-1) / wanted.flatten(1).abs().amax(-1)
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 2), mf.O(2, 1), mf.SU(2, 1)], ids=str)
+def test_boosts_do_not_change_the_rank_of_a_thin_cloud(group: Isometry) -> None:
+    """Of rows along a line that is far from null, up to noise."""
+    dtype = torch.complex128 if group.complex else torch.float64
+    for level in (12.5, 12, 11.5, 11, 10.5, 10, 9.5):
+        line, noise = normal(400, 1, group.d, dtype=dtype), normal(400, 6, group.d, seed=1, dtype=dtype)
+        regular = (group.inner(line, line).abs() > 0.5 * line.abs().square().sum(-1))[:, 0]
+        x = (line * (1 + torch.arange(6).view(6, 1)) + 10**-level * noise)[regular]
+        g = group.random(len(x), dtype=dtype, generator=torch.Generator().manual_seed(2), max_rapidity=2.0)
+        ranks = group.frame(x).rank, group.frame(group.act(g, x)).rank
+        assert (ranks[0] != ranks[1]).double().mean() <= 0.02, level
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 2), mf.Lorentz(3), mf.OrthochronousLorentz(3), mf.U(1, 3)], ids=str)
+def test_specks_beside_a_long_row_are_not_called_null(group: mf.Group) -> None:
+    dtype = torch.complex128 if group.complex else torch.float64
+    for level in (12.5, 12, 11.5, 11, 10.5, 10, 9.5, 9):
+        row, specks = normal(300, 1, group.d, dtype=dtype), normal(300, 3, group.d, seed=1, dtype=dtype)
+        x = 1e8 * torch.cat([row, 10**-level * specks], 1)
+        frame = group.frame(x)  # or an error: so nearly null
+        assert group.contains(frame.element).all(), level
+        back = mf.Equivariant(lambda y: y, group, inputs="vector", outputs="vector")(x)
+        assert error(back, x).max() < 1e-9, level
+
+
+def test_opposite_null_points_have_their_symmetry_in_every_unit() -> None:
+    group = mf.Poincare(3)
+    model = mf.Equivariant(spread, group, inputs="point", outputs={"vector": "vector"}, frames=mf.frames.Unordered())
+    momenta = normal(20, 1, 2)
+    ahead = torch.cat([momenta.norm(dim=-1, keepdim=True), momenta], -1)
+    for unit in (1.0, 1e8, 1e-8):
+        y = model(unit * torch.cat([ahead, ahead / 2], 1))["vector"]
+        assert (y[:, 0] + y[:, 1]).abs().max() <= 1e-9 * y.abs().max()
+
+
+def test_a_soft_particle_opposite_to_a_hard_one_is_no_axis() -> None:
+    directions = normal(400, 2, 3)
+    directions = directions / directions.norm(dim=-1, keepdim=True)
+    energy = torch.stack([torch.ones(400), 10 ** -torch.linspace(0, 6, 400)], -1).unsqueeze(-1).double()
+    x = torch.cat([energy, energy * directions], -1)
+    g = mf.Lorentz().random(400, dtype=torch.float64, max_rapidity=3.0, generator=torch.Generator().manual_seed(1))
+    for group in (mf.Lorentz(), mf.ProperLorentz()):
+        assert (group.frame(x).rank == 2).all()
+        assert (group.frame(x @ g.mT).rank == 2).all()
+
+
+def test_rows_that_agree_about_a_time_axis_do_not_tie() -> None:
+    group = mf.O(2, 1)
+    x = normal(100, 4, 3)
+    x[..., 2] = 1e-9 * (1 + 0.01 * normal(100, 4, seed=1))  # almost equal, and all in the future
+    model = mf.Equivariant(spread, group, inputs="vector", outputs={"vector": "vector"}, frames=mf.frames.Unordered())
+    g = group.random(100, dtype=torch.float64, max_rapidity=3.0, generator=torch.Generator().manual_seed(2))
+    moved = model(group.act(g, x, "vector"))["vector"]
+    wrong = error(moved, group.act(g, model(x)["vector"], "vector")) > 1e-2
+    assert wrong.double().mean() <= 0.02
+
+
+@pytest.mark.parametrize("group", [mf.Lorentz(3), mf.ProperLorentz(4)], ids=str)
+def test_smooth_frames_bring_jets_back_in_single_precision(group: mf.Group) -> None:
+    model = mf.Equivariant(lambda x: x, group, inputs="vector", outputs="vector", frames=mf.frames.Smooth())
+    q = group.d - 1
+    for opening in (3e-3, 1e-3):
+        axis = normal(50, 1, q, seed=3)
+        direction = axis / axis.norm(dim=-1, keepdim=True) + opening * normal(50, 8, q, seed=4)
+        energy = 1 + torch.rand(50, 8, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+        x = torch.cat([energy, energy * direction / direction.norm(dim=-1, keepdim=True)], -1).float()
+        total = x.double().sum(1)
+        eps = torch.finfo(x.dtype).eps
+        mass2 = (total[:, 0] ** 2 - total[:, 1:].square().sum(-1)) / total.square().sum(-1)
+        x = x[mass2 > 1.5 * eps]  # else the total counts as null, and there is no smooth frame
+        assert len(x) > 40
+        assert mass2.min() < (3 * opening) ** 2
+        assert error(model(x), x).max() <= 100 * min(opening, eps / opening**2)
+
+
+def test_the_symmetry_of_a_sample_does_not_depend_on_the_others() -> None:
+    """A thin cloud beside it does not take a symmetry away that holds up to the tolerance of the rank."""
+    corners = torch.tensor(list(itertools.product((1.0, -1.0), repeat=3)), dtype=torch.complex128)
+    corners = corners * torch.tensor([1, 1j, -1, -1j], dtype=corners.dtype).repeat(2).unsqueeze(-1)
+    x = corners + 1e-13 * normal(10, 8, 3, dtype=torch.complex128)
+    thin = normal(1, 8, 3, seed=1, dtype=torch.complex128) * torch.tensor([1, 1, 1e-3])
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(2))
+    group = mf.GL(3, complex=True)
+
+    def backbone(x: Tensor) -> Tensor:
+        parts = torch.view_as_real(x).flatten(-2)
+        hidden = (parts @ normal(6, 6, seed=3)).abs()
+        hidden = (hidden + hidden.mean(-2, keepdim=True)) @ normal(6, 6, seed=4)
+        return torch.view_as_complex(hidden.unflatten(-1, (3, 2)))
+
+    model = mf.Equivariant(backbone, group, inputs="vector", outputs="vector", frames=mf.frames.Unordered())
+    alone, beside = model(x), model(torch.cat([x, thin]))
+    assert error(beside[:10], alone).max() < 1e-9
+    assert error(model(torch.cat([x, thin])[:, order])[:10], alone[:, order]).max() < 1e-9
