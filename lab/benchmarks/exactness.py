@@ -1,12 +1,13 @@
 """How exact permutations and their products are: the worst relative error over a thousand random elements.
 
-    python lab/benchmarks/exactness.py [clouds|graphs|census|encodings] [--elements 1000] [--group SE] [--dtype float32]
+    python lab/benchmarks/exactness.py [clouds|graphs|census|encodings|molecules] [--elements 1000] [--group SE]
 
 Of clouds: a backbone that knows neither permutations nor rotations, wrapped with ``S() * G``. Of graphs: whether the
 backbone is always shown the same, bit by bit, and how far its outputs for nodes and edges are off, which is to be
 nothing at all. ``census``: the same for each of the 11,117 connected graphs with 8 nodes. ``encodings``: how
 many of ten thousand graphs like molecules, a thousand trees and the strongly regular graphs have other positional
-encodings (``mf.spectral``) once they are relabelled. Clouds, graphs and backbones are those of the tests.
+encodings (``mf.spectral``) once they are relabelled. ``molecules``: the share of noisy copies of symmetric molecules
+whose output is wrong, reordered and turned, at each noise. Clouds, graphs and backbones are those of the tests.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from backbones import deviation, lopsided, lopsided_graph
 from clouds import all_clouds
+from frame.test_near_symmetric import MOLECULES, on_rows, on_sets
 from graphs import GRAPHS, SHAPES, all_graphs, connected
 from molecular_graphs import STRONGLY_REGULAR, molecule_like, tree
 
@@ -153,15 +155,76 @@ def encodings() -> bool:
     return changed == 0
 
 
+NOISY_MOLECULES = ("methane", "ethane", "benzene")
+NOISES = [a * 10.0**-k for k in range(1, 17) for a in ((1.0, 0.3) if k < 16 else (1.0,))]
+TOGETHER = 500  # molecules
+
+
+def wrong_molecules(
+    x: Tensor, group: mf.Group, frames: mf.frames.Minimal, generator: torch.Generator
+) -> dict[str, tuple[int, float]]:
+    """How many of the molecules come out wrong, and the largest margin of those, in units of rounding."""
+    linear = getattr(group, "linear", None) if frames == mf.frames.Minimal() else group
+    model = mf.Equivariant(on_sets if linear is group else on_rows, group, frames=frames)
+    order = torch.rand(x.shape[:2], generator=generator).argsort(-1)
+    g = linear.random(len(x), dtype=torch.float64, generator=generator)
+    here = x.gather(1, order[..., None].expand(x.shape))
+    y = model(x).double().gather(1, order[..., None].expand(x.shape))
+    found = {}
+    for case, z, wanted in (
+        ("reordered", here, y),
+        ("turned", linear.act(g, here.double()).to(x.dtype), linear.act(g, y)),
+    ):
+        error = (model(z).double() - wanted).norm(dim=(1, 2)) / wanted.norm(dim=(1, 2))
+        wrong = error > CLOUD_BOUNDS[x.dtype]
+        margin = torch.zeros(1)
+        if wrong.any():
+            either = [mf.canonicalize(part[wrong], group, frames=frames)[1].margin for part in (x, z)]
+            margin = torch.minimum(*either) / torch.finfo(x.dtype).eps
+        found[case] = int(wrong.sum()), float(margin.max())
+    return found
+
+
+def molecules(count: int, dtypes: list[torch.dtype], noises: list[float]) -> bool:
+    print(
+        f"noisy copies of molecules, {count} of each: the share that is wrong, in per cent, and the largest margin of"
+    )
+    print("those in units of rounding; levels of noise at which none is are left out")
+    ways = {"E(3)": (mf.E(3), mf.frames.Unordered()), "S() * E(3)": (mf.S() * mf.E(3), mf.frames.Minimal())}
+    found_any = False
+    for dtype in dtypes:
+        for name in NOISY_MOLECULES:
+            base = MOLECULES[name][0]
+            for which, (group, frames) in ways.items():
+                generator, worst = torch.Generator().manual_seed(0), {"reordered": 0.0, "turned": 0.0}
+                for noise in noises:
+                    total = {"reordered": [0, 0.0], "turned": [0, 0.0]}
+                    for start in range(0, count, TOGETHER):
+                        shape = min(TOGETHER, count - start), *base.shape
+                        x = base + noise * torch.randn(shape, dtype=torch.float64, generator=generator)
+                        for case, (wrong, margin) in wrong_molecules(x.to(dtype), group, frames, generator).items():
+                            total[case] = [total[case][0] + wrong, max(total[case][1], margin)]
+                    shares = {case: 100 * wrong / count for case, (wrong, _) in total.items()}
+                    worst = {case: max(worst[case], share) for case, share in shares.items()}
+                    if any(shares.values()):
+                        row = "  ".join(f"{case} {shares[case]:.2f} ({total[case][1]:.1f})" for case in shares)
+                        print(f"  {name:10}{which:12}{str(dtype)[6:]:9}{noise:<8.0e}{row}", flush=True)
+                summary = "  ".join(f"{case} {share:.2f}" for case, share in worst.items())
+                print(f"  {name:10}{which:12}{str(dtype)[6:]:9}worst   {summary}", flush=True)
+                found_any |= worst["reordered"] > 0
+    return not found_any
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", nargs="*", default=["clouds", "graphs", "census"], metavar="clouds|graphs|census|encodings"
+        "what", nargs="*", default=["clouds", "graphs", "census"], metavar="clouds|graphs|census|encodings|molecules"
     )
     parser.add_argument("--elements", type=int, default=1000)
     parser.add_argument("--group", choices=["O", "SO", "E", "SE"], action="append", help="of clouds; default all")
     parser.add_argument("--dtype", choices=list(DTYPES), action="append")
     parser.add_argument("--points", type=int, default=1000, help="leave larger clouds out")
+    parser.add_argument("--noise", type=float, action="append", help="of molecules; default 1e-1 to 1e-16")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dtypes = [DTYPES[name] for name in options.dtype or DTYPES]
@@ -170,6 +233,7 @@ def main() -> None:
         "graphs": lambda: named_graphs(options.elements, dtypes),
         "census": lambda: census(options.elements, dtypes),
         "encodings": encodings,
+        "molecules": lambda: molecules(options.elements, dtypes, options.noise or NOISES),
     }
     for what in options.what:
         if what not in jobs:

@@ -1,4 +1,4 @@
-"""Compile the kernel of ``minframe.linalg.kernel`` for GPUs that need not be there: registers and spills.
+"""Compile the kernels of ``minframe.linalg.gpu`` for GPUs that need not be there: registers and spills.
 
     pip install -e ".[gpu]" && python lab/benchmarks/gpu.py
 
@@ -13,45 +13,41 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 
 from minframe.linalg import gpu
+from minframe.linalg.ramp import CUT_WIDTH, FLATNESS
 
 TARGETS = {
     "NVIDIA A100 (sm_80)": GPUTarget("cuda", 80, 32),
     "NVIDIA H100 (sm_90)": GPUTarget("cuda", 90, 32),
     "AMD MI250 (gfx90a)": GPUTarget("hip", "gfx90a", 64),
 }
-KERNEL = gpu.load()
+KERNELS = gpu.load()
 FLAGS = ("HAS_ORIGIN", "HAS_MASK", "HAS_FLOOR", "HAS_SHORT", "HAS_ROW_FLOOR", "HAS_LONGEST")
+COUNTS = ("n", *(f"{tensor}_{axis}" for tensor in "xy" for axis in ("sample", "pose", "row", "coordinate")))
+NUMBERS = ("noise", "constant_floor", "fraction", "tolerance", "tie", "speck", "tiny", "massless", "max_ratio")
+BYTES = ("mask", "longest", "determined", "several", "momentum")
 TYPES = {
     "x": "*fp32",
-    "mask": "*i8",
-    "longest": "*i8",
     "pose": "*fp32",
     "positions": "*i64",
-    "determined": "*i8",
-    "several": "*i8",
-    **dict.fromkeys(("n", "x_sample", "x_row", "x_coordinate"), "i32"),
-    **dict.fromkeys(("noise", "constant_floor", "fraction", "tolerance", "tie", "speck", "tiny"), "fp64"),
+    **dict.fromkeys(BYTES, "*i8"),
+    **dict.fromkeys(COUNTS, "i32"),
+    **dict.fromkeys((*NUMBERS, "half_sharpness"), "fp64"),
 }
 
 
-def compiled(target: GPUTarget, d: int, given: tuple[str, ...]) -> CompiledKernel:
-    """The kernel for clouds of dimension ``d`` with these optional inputs."""
-    constants = {
-        "D": d,
-        "PADDED": gpu.power_of_two(d),
-        "BLOCK": gpu.BLOCK_ROWS,
-        "SPECIAL": True,
-        **{flag: flag in given for flag in FLAGS},
-    }
-    names = KERNEL.arg_names
-    signature = {name: "constexpr" if name in constants else TYPES.get(name, "*fp64") for name in names}
-    return triton.compile(ASTSource(KERNEL, signature, constants), target=target)
+def compiled(kernel: Any, target: GPUTarget, d: int, **options: Any) -> CompiledKernel:
+    """A kernel for clouds of dimension ``d``, with these constants."""
+    constants = {"D": d, "PADDED": gpu.power_of_two(d), "BLOCK": gpu.BLOCK_ROWS, **options}
+    types = TYPES if kernel is not KERNELS.rest_frame else TYPES | {"x": "*fp64"}
+    signature = {name: "constexpr" if name in constants else types.get(name, "*fp64") for name in kernel.arg_names}
+    return triton.compile(ASTSource(kernel, signature, constants), target=target)
 
 
 def registers(kernel: CompiledKernel, target: GPUTarget) -> tuple[int, int]:
@@ -76,20 +72,26 @@ def registers(kernel: CompiledKernel, target: GPUTarget) -> tuple[int, int]:
     return int(used[1]), int(spilled[1])
 
 
-def rows() -> Iterator[str]:
-    """A line for each target, dimension and set of inputs."""
-    for name, target in TARGETS.items():
-        for d in (2, 3, 4, 8):
-            for given in (("HAS_ORIGIN",), FLAGS):
-                used, spilled = registers(compiled(target, d, given), target)
-                inputs = "origin" if len(given) == 1 else "all inputs"
-                yield f"  {name:22s} d = {d}, {inputs:11s} {used:4d} registers, {spilled:4d} spilled"
+def cases() -> Iterator[tuple[str, Any, int, dict[str, Any]]]:
+    """The kernels, for several dimensions and sets of inputs."""
+    for d in (2, 3, 4, 8):
+        for given in (("HAS_ORIGIN",), FLAGS):
+            inputs = "origin" if len(given) == 1 else "all inputs"
+            flags = {flag: flag in given for flag in FLAGS}
+            yield f"decompose, {inputs}", KERNELS.decompose, d, {"SPECIAL": True, **flags}
+    for d in (3, 8):
+        yield "mean", KERNELS.mean, d, {"HAS_MASK": True}
+        yield "weigh (smooth frames)", KERNELS.weigh, d, {"FLATNESS": FLATNESS, "CUT": CUT_WIDTH}
+    for d in (4, 8):
+        yield "rest frame (Lorentz)", KERNELS.rest_frame, d, {"TIME": 0, "HAS_LEAST": True}
 
 
 def main() -> None:
-    print("The pivoted decomposition, compiled without a GPU (speed has not been measured)")
-    for row in rows():
-        print(row, flush=True)
+    print("Kernels compiled without a GPU (speed has not been measured)")
+    for name, target in TARGETS.items():
+        for what, kernel, d, options in cases():
+            used, spilled = registers(compiled(kernel, target, d, **options), target)
+            print(f"  {name:22s} {what:24s} d = {d} {used:4d} registers, {spilled:4d} spilled", flush=True)
 
 
 if __name__ == "__main__":

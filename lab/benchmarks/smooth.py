@@ -171,15 +171,15 @@ class Transformer(nn.Module):
         return self.last(h).mean((-1, -2))
 
 
-def times_in_turns(functions: list[Callable[[], object]], repeats: int = 25) -> list[float]:
-    """A fast run of each, on a machine with other work: the lowest fifth of the times of the processor."""
+def times_in_turns(functions: list[Callable[[], object]], seconds: float = 8.0, least: int = 12) -> list[float]:
+    """The fastest run of each, as others share caches with other work: times of the processor, in turns."""
     times: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeats):
+    while len(times[0]) < least or sum(map(sum, times)) < seconds:
         for function, found in zip(functions, times, strict=True):
             start = time.process_time()
             function()
             found.append(time.process_time() - start)
-    return [sorted(found)[repeats // 5] for found in times]
+    return [min(found) for found in times]
 
 
 def show_times() -> None:

@@ -107,6 +107,15 @@ class TestVerlet:
         found = verlet.integrate(springs(0.01), x[1:], v[1:], torch.ones_like(x[1:, :, :1]), one[1:], 1000)
         assert len(found.energy) == 31  # the look after the last one that found it whole
 
+    def test_the_error_of_a_drift_is_how_much_drifts_differ(self) -> None:
+        """Of many paths of correlated noise, each value the mean of the 40 before it, on a line."""
+        torch.manual_seed(0)
+        noise = torch.randn(400, 2000 + 39, dtype=torch.float64).unfold(-1, 40, 1).mean(-1)
+        slopes, errors = (torch.stack(x) for x in zip(*(verlet.line(y) for y in noise), strict=True))
+        assert 0.85 < errors.square().mean().sqrt() / slopes.std() < 1.15
+        tilted, _ = verlet.line(noise[0] + 3.0 * torch.arange(2000))
+        torch.testing.assert_close(tilted, 3.0 + slopes[0])
+
     def test_a_path_of_no_steps(self) -> None:
         found = verlet.summary([torch.zeros(1), torch.zeros(1, 3), torch.ones(1, 3)], 0.5)
         assert found["picoseconds"] == 0
@@ -208,18 +217,19 @@ class TestFrames:
     def test_poses_computed_once_give_the_same(self, method: str) -> None:
         model = Dynamics(method=method).model().double().eval()
         batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
-        shown = Shown(model.backbone, poses(model, batch), batch[1], batch[2])
+        shown = Shown(model.backbone, poses(model, batch), *batch[1:4])
         index = torch.tensor([5, 2, 11, 2])
-        energy, force = shown(index)
+        energy, force, spread = shown(index)
         wanted = with_forces(model, tuple(x[index] for x in batch))
         torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-12, rtol=0)
         torch.testing.assert_close(force.detach(), wanted[1], atol=1e-10, rtol=0)
+        assert (spread > 0).any() == (method != "minimal")  # of energies over poses
 
     def test_drawn_poses_have_the_energy_and_force_of_all_in_the_mean(self) -> None:
         model = Dynamics(method="smooth").model().double().eval()
         batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
         found = poses(model, batch)
-        shown = Shown(model.backbone, found, batch[1], batch[2], draw=True)
+        shown = Shown(model.backbone, found, *batch[1:4], draw=True)
         energy, force = torch.zeros(1, dtype=torch.float64), torch.zeros_like(batch[0][:1])
         for k in range(int(shown.first[1])):  # every pose of the first molecule, by its weight
             one, weight, terms = shown._parts(torch.tensor([0]), torch.tensor([k]), torch.tensor([0]))
@@ -236,7 +246,7 @@ class TestFrames:
     def test_parts_of_forces_add_up(self) -> None:
         model = Dynamics(method="minimal").model().double().eval()
         batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))
-        parts = Shown(model.backbone, poses(model, batch), batch[1], batch[2]).parts(torch.arange(len(batch[0])))
+        parts = Shown(model.backbone, poses(model, batch), *batch[1:4]).parts(torch.arange(len(batch[0])))
         assert parts["weights"] == 0  # one pose, whose weight is one
         assert parts["turning"] > 0
         whole = float(in_parts(model, batch)[1][batch[2]].abs().mean())
@@ -252,7 +262,7 @@ class TestFrames:
         assert set(part.state_dict()) == {*model.state_dict(), "calls"}
         hard = Dynamics(method="minimal").model()
         hard.load_state_dict(model.state_dict())
-        energy, force = part(batch[0])
+        energy, force, _ = part(batch[0])
         wanted = with_forces(hard, train)
         torch.testing.assert_close(energy.detach(), wanted[0], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(force.detach(), wanted[1], atol=1e-3, rtol=1e-3)

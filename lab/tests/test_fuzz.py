@@ -24,11 +24,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import fuzz
 from fuzzing import share
 from fuzzing.cases import CASES, FRAMES, choose
+from fuzzing.condition import identity_loss, rounding_loss
 from fuzzing.judge import judge
 from fuzzing.margins import bisect, margins
 from fuzzing.report import Report
 from fuzzing.structures import GRAPHS, STRUCTURES
-from fuzzing.trial import Key, Trial
+from fuzzing.trial import Key, Trial, distance
 
 GENERIC = Key(3, "generic", 0, "O(3)", "minimal", "float64", "dense", 40)
 
@@ -342,3 +343,44 @@ def test_bounds_are_those_of_the_promise() -> None:
     assert Trial(GENERIC).bound == 1e-11
     assert Trial(replace(GENERIC, dtype="float32")).bound == 1e-5
     assert share.MAX_SHARE == 1e-3
+
+
+class Askew(Trial):
+    """Vectors that do not turn with the input, by a part of ``1e-3``, of clouds in a small unit."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scale = 2.0**-27
+
+    def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
+        found = super()._outputs(x, wild)
+        return found | ({"vec": found["vec"] + 1e-3 * x.abs()} if wild else {})
+
+
+def test_vectors_under_groups_without_a_unit_are_measured_in_that_of_the_input() -> None:
+    key = Key(1, "generic", 0, "GL(3)", "minimal", "float64", "dense", 40)
+    assert judge(Askew(key)).violations > 20
+    rounding = Key.parse("936470526:integers:10:Aff(3):unordered:float64:dense:187")  # vectors that cancel, unit 2^27
+    verdict = judge(Trial(rounding))
+    assert verdict.violations == verdict.edges == 0
+
+
+def test_products_that_are_rounding_excuse_no_identity() -> None:
+    """The opening of a jet below the root of eps is not in its products; rows of one null line have none."""
+    trial = Trial(Key(1, "jet", 9, "Lorentz(3)", "minimal", "float64", "dense", 40))
+    assert (identity_loss(trial, trial.x) <= 1e-7).all()
+    line = trial.x[:, :1] * torch.tensor([1.0, 0.5], dtype=torch.float64).view(2, 1)
+    assert (identity_loss(trial, line) <= 1e-15).all()
+    assert (rounding_loss(trial, line, line) == 0).all()
+
+
+def test_answers_within_rounding_of_the_input_are_no_infinite_error() -> None:
+    """Of points far from the origin one observer may see a cloud of rounding, and another one a single point."""
+    nothing, little, much = (torch.full((1, 3), size) for size in (0.0, 1e-15, 1e-3))
+    no, unknown = torch.zeros(1, dtype=torch.bool), torch.full((1,), 2e-15, dtype=torch.float64)
+
+    def error(found: Tensor) -> float:
+        return float(distance({"inv": found.double()}, {"inv": nothing.double()}, torch.ones(1), no, unknown)["inv"])
+
+    assert error(little) == pytest.approx(1.0)
+    assert error(much) > 1e11

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import torch
 
 from ase import Atoms
 from minframe_lab.data.slabs import build, published, store
+from minframe_lab.experiments import record
 from minframe_lab.experiments.is2re import data, plane
-from minframe_lab.experiments.is2re.recipe import IS2RE, invariance_error, order_error
+from minframe_lab.experiments.is2re.recipe import IS2RE, invariance_error, order_error, throughput
 from minframe_lab.experiments.run import evaluate, run
 
 CUTOFF = 4.5
@@ -133,6 +136,14 @@ class TestInvariance:
         assert invariance_error(model_of("unordered"), batch) < 1e-9 < invariance_error(model_of("plain"), batch)
         assert order_error(model_of("unordered"), batch) < 1e-9 < order_error(model_of("minimal"), batch)
 
+    @pytest.mark.parametrize(("method", "posed"), [("unordered", True), ("plain", False)])
+    def test_throughput_beside_stochastic_frames(self, method: str, posed: bool, folder: Path) -> None:
+        batch = IS2RE(**SMALL).data("test", folder)
+        found = throughput(IS2RE(method=method, **SMALL).model().eval(), batch)
+        assert found["samples_a_second"] > 0
+        assert found["over_stochastic"] > 0
+        assert ("posed_over_stochastic" in found) is posed
+
 
 class TestRuns:
     @pytest.mark.parametrize("method", ["unordered", "pca", "stochastic", "augmented"])
@@ -144,6 +155,21 @@ class TestRuns:
         assert found["measured"]["composition"]["mae_id"] > 0
         again = evaluate(tmp_path / "run", folder)
         assert again["now"] == pytest.approx(again["recorded"])
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("method", ["unordered", "plain"])
+    def test_two_processes_give_the_result_of_one(self, method: str, folder: Path, tmp_path: Path) -> None:
+        words = ["-m", "minframe_lab", "reproduce", "is2re", "--data", str(folder), "--method", method]
+        words += ["--width", "8", "--interactions", "1", "--gaussians", "6", "--epochs", "2"]
+        two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        for name, start in (("one", [sys.executable]), ("two", two)):
+            done = subprocess.run([*start, *words, "--output", str(tmp_path / name)], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        one, both = (record.read(tmp_path / name) for name in ("one", "two"))
+        assert both["processes"] == 2
+        assert [r["mae"] for r in both["history"]] == pytest.approx([r["mae"] for r in one["history"]], rel=1e-4)
+        for split in data.TESTS:
+            assert both["test"][f"mae_{split}"] == pytest.approx(one["test"][f"mae_{split}"], rel=1e-4)
 
     def test_training_sees_the_poses_that_tests_see(self, folder: Path) -> None:
         experiment = IS2RE(method="unordered", **SMALL)

@@ -254,7 +254,7 @@ def test_nothing_at_all_makes_a_page_too(tmp_path: Path) -> None:
     seen = words(found.path.read_text())
     assert "Not measured run minframe verify" in seen.replace("Run ", "run ")
     assert "No experiments have left results" in seen
-    assert 'pip install "minframe[peers]"' in seen.replace("&quot;", '"')
+    assert 'pip install -e "lab[peers]"' in seen.replace("&quot;", '"')
     assert found.missing() == ["verify", "bench"]
 
 
@@ -389,7 +389,7 @@ def test_without_a_labelling_library_the_graph_is_left_out(monkeypatch: pytest.M
     assert all("S()" not in str(panel.group) for panel in cases.panels(True))
     monkeypatch.setattr(bench, "cases", lambda quick: [])
     result = run("bench", "--quick", "--output", measured)
-    assert result.stderr == 'minframe: permutations are left out, for they need igraph: pip install "minframe[graph]"\n'
+    assert result.stderr == "minframe: permutations are left out, for they need igraph: pip install igraph\n"
 
 
 # Pieces

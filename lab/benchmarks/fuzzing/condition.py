@@ -10,7 +10,9 @@ from torch import Tensor
 from fuzzing.cases import MAX_RAPIDITY
 from fuzzing.trial import EPS, Move, Trial
 
+ZERO_UNITS = 8.0  # of rounding, that count as none for points far from the origin; ``linalg.qr``
 FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
+MAX_LOSS = 1e-2  # of products of an indefinite form, up to which rounding changes an answer smoothly
 MOVED = math.exp(2 * MAX_RAPIDITY["float64"])  # units of its own rounding that a boosted input is off by, at most
 
 
@@ -38,11 +40,22 @@ def identity_loss(trial: Trial, x: Tensor) -> Tensor:
     """What the identity may lose, ``(b,)``: there and back through a matrix of this condition.
 
     Of an indefinite form the condition is ``1 / opening^2``; where rounding leaves less than the opening, the null part
-    alone is as good, which is off by the opening. Exactly null rows, of no opening, lose nothing.
+    alone is as good, which is off by the opening. Products are rounded to ``eps |X|^2``, so that they do not show an
+    opening below ``eps^(1/2)``, and may be exactly 0: it is then the distance of the rows from a null space.
+    Null spaces have as many dimensions as the form has signs of the rarer kind at most; the next singular value of the
+    rows is at least as large as that distance. Exactly null rows lose nothing.
     """
     ratio = condition(trial, x)
     loss = EPS[trial.key.dtype] * ratio
-    return torch.minimum(loss, ratio.rsqrt()) if trial.chosen.case.space.q else loss
+    space = trial.chosen.case.space
+    if not space.q:
+        return loss
+    y = x.to(torch.promote_types(x.dtype, torch.float64))
+    widths = torch.linalg.svdvals(y - y.mean(1, keepdim=True) if trial.chosen.case.affine else y)
+    null = min(space.p, space.q)
+    apart = widths[:, null] / widths[:, 0].clamp_min(1e-300) if widths.shape[1] > null else torch.zeros_like(ratio)
+    unseen = ratio * EPS["float64"] > 1
+    return torch.minimum(loss, torch.where(unseen, apart, ratio.rsqrt()))
 
 
 def rounding_loss(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
@@ -50,12 +63,15 @@ def rounding_loss(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
 
     Algorithms that are backward stable return the answer of an input that is off by some ``eps |X|``, in every row;
     rounding of the input is ``eps`` of each row, which is less where rows differ in size. The condition number turns
-    that into an error of the answer. For compact linear groups it is 1; of an indefinite form only the square of the
-    rows has one, so that nothing is said about it here.
+    that into an error of the answer. For compact linear groups it is 1. Of an indefinite form it says what happens to
+    the products of the rows, ``|dG| <= 2 eps |X|^2``, all that invariants depend on: there is a direction, more energy
+    for every row, in which they do change by that, and poses, as long as the roots of products, by half as much. From
+    ``MAX_LOSS`` on products are rounding, and it says nothing: whether rows are null is decided there.
     """
-    if trial.chosen.case.space.q or (trial.chosen.case.compact and not trial.chosen.case.affine):
+    if trial.chosen.case.compact and not trial.chosen.case.affine:
         return torch.zeros(len(x), dtype=torch.float64)
-    return EPS[trial.key.dtype] * torch.maximum(condition(trial, x), condition(trial, z))
+    loss = EPS[trial.key.dtype] * torch.maximum(condition(trial, x), condition(trial, z))
+    return torch.where(loss < MAX_LOSS, loss, 0.0) if trial.chosen.case.space.q else loss
 
 
 def margin_unit(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
@@ -76,6 +92,19 @@ def offset(x: Tensor) -> Tensor:
     return ratio.nan_to_num(nan=1.0, posinf=1e300).clamp(1.0, 1e300)
 
 
+def unknown_size(trial: Trial, x: Tensor, z: Tensor) -> Tensor | None:
+    """The size up to which nothing is known of an answer, ``(b,)``: of points that are translated.
+
+    A cloud about its mean is known to ``eps`` of its coordinates, those of the image ``z`` included, and so is every
+    answer, as backbones are of degree one. The library calls ``ZERO_UNITS`` of these rounding (``linalg.qr``): of two
+    observers, one farther away, one may see a cloud of this size and the other a point. For other groups rounding is
+    relative to the rows, and no answer is unknown.
+    """
+    if not trial.chosen.case.affine:
+        return None
+    return ZERO_UNITS * EPS[trial.key.dtype] * torch.maximum(x.abs().amax((1, 2)), z.abs().amax((1, 2))).double()
+
+
 def edge_units(trial: Trial, move: Move, x: Tensor, z: Tensor, units: float) -> Tensor:
     """Units of rounding within which a decision about ``x`` or its image ``z = g x`` is at the edge, ``(b,)``.
 
@@ -93,6 +122,25 @@ def edge_units(trial: Trial, move: Move, x: Tensor, z: Tensor, units: float) -> 
     ratio = (x.abs().amax((1, 2)) / z.abs().amax((1, 2)).clamp_min(1e-300)).clamp(1e-300, 1e300)
     across = (norm * torch.maximum(ratio, 1 / ratio)).clamp_min(1.0)
     return (MOVED * across).clamp_max(units * MOVED)
+
+
+def rounded_units(trial: Trial, move: Move, x: Tensor, z: Tensor) -> Tensor:
+    """Units of rounding of its own rows that an image ``z = g x`` is off by, ``(b,)``, at least 1.
+
+    Each entry of ``g x_i`` is a sum of rounded products, off by ``eps |g| |x_i|`` but for a factor of half the
+    dimension: ``|g| |x_i| / |z_i|`` units of ``z_i``. In single precision elements act in double precision, and the
+    product is rounded once. Where rows are translated, units are those of the whole cloud.
+    """
+    if move.g is None or not trial.chosen.case.space.q or trial.key.dtype != "float64":
+        return torch.ones(len(x), dtype=torch.float64)
+    assert trial.chosen.linear is not None
+    norm = torch.linalg.matrix_norm(trial.chosen.linear.parts(move.g)[0], 2)
+    before, after = (torch.linalg.vector_norm(y, dim=-1).double() for y in (x, z))
+    if move.order is not None:
+        before = before.gather(1, move.order)
+    if trial.chosen.case.affine:
+        before, after = (y.amax(1, keepdim=True) for y in (before, after))
+    return (norm * (before / after.clamp_min(1e-300)).amax(1)).clamp(1.0, MOVED)
 
 
 def null_loss(trial: Trial, x: Tensor) -> Tensor:

@@ -4,8 +4,9 @@ An error above the bound is one of
 
 * *conditioned*: the answer is smooth there, but steep. Either the condition number of the input says so: the error is
   at most ``SLACK`` times what one unit of rounding of the whole cloud can do (``rounding_loss``). Or ``STEP`` units, in
-  random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. A jump cannot hide here: it moves the
-  answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
+  random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. (Units are those of the moved cloud,
+  which is off by more than one of its own where a boost has made rows shorter: ``rounded_units``.) A jump cannot hide
+  here: it moves the answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
   ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``edge_units``), and so many do.
   There have to be such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a
@@ -20,7 +21,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fuzzing.condition import FADE, edge_units, fading, identity_loss, margin_unit, null_loss, rounding_loss
+from fuzzing.condition import (
+    FADE,
+    edge_units,
+    fading,
+    identity_loss,
+    margin_unit,
+    null_loss,
+    rounded_units,
+    rounding_loss,
+    unknown_size,
+)
 from fuzzing.trial import EPS, Answer, CrashError, Move, Trial, distance, worst
 
 STEP = 32
@@ -74,13 +85,14 @@ def response(
     found = []
     for _ in range(directions):
         near = trial.answer(rounding(trial, x, units, whole))
-        moved = worst(distance(near.outputs, base.outputs, base.refused | near.refused))
+        moved = worst(distance(near.outputs, base.outputs, base.unit, base.refused | near.refused))
         found.append(torch.where(near.absent, torch.inf, moved))  # a unit of rounding, and there is no frame
     return torch.stack(found).amax(0)
 
 
 def select(answer: Answer, index: Tensor) -> Answer:
-    return Answer({k: v[index] for k, v in answer.outputs.items()}, answer.refused[index], answer.absent[index])
+    rest = (getattr(answer, name)[index] for name in ("unit", "refused", "absent"))
+    return Answer({k: v[index] for k, v in answer.outputs.items()}, *rest)
 
 
 def judge(trial: Trial) -> Verdict:
@@ -122,7 +134,7 @@ def _identity(trial: Trial, plain: Answer, verdict: Verdict) -> None:
     if "vec" in plain.outputs:
         finite &= torch.isfinite(plain.outputs["vec"].flatten(1)).all(1) | plain.refused
     _violation(verdict, torch.full_like(finite, torch.nan, dtype=torch.float64), (~finite).nonzero()[:, 0], "NaN")
-    error = distance({"id": plain.outputs["id"]}, {"id": trial.x, "inv": _zero(plain)}, plain.refused)["id"]
+    error = distance({"id": plain.outputs["id"]}, {"id": trial.x, "inv": _zero(plain)}, plain.unit, plain.refused)["id"]
     error = torch.where(finite, error, torch.zeros_like(error))
     bound = torch.full_like(error, trial.bound)
     eps = EPS[trial.key.dtype]
@@ -160,7 +172,8 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     z = trial.act(move, trial.x, "id").to(trial.x.dtype)
     moved = trial.answer(z)
     wanted = {k: trial.act(move, v, k) for k, v in plain.outputs.items() if k != "id"}
-    distances = distance(moved.outputs, wanted, plain.refused | moved.refused)
+    unknown = unknown_size(trial, trial.x, z)
+    distances = distance(moved.outputs, wanted, moved.unit, plain.refused | moved.refused, unknown)
     error = torch.where(moved.absent, 0.0, worst(distances))
     finite = torch.isfinite(error)
     _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
@@ -176,7 +189,8 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
         return
     for directions in (1, DIRECTIONS):  # most need no second look
         here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
-        steep = torch.maximum(*(response(trial, *side, STEP, directions) for side in (here, there)))
+        units = STEP * rounded_units(trial, move.take(suspects), here[0], there[0])
+        steep = torch.maximum(response(trial, *here, STEP, directions), response(trial, *there, units, directions))
         conditioned = error[suspects] <= SLACK / STEP * steep
         verdict.conditioned += int(conditioned.sum())
         suspects = suspects[~conditioned]

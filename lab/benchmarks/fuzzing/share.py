@@ -15,12 +15,17 @@ Elements of GL change how thin a cloud is, and whether it is flat is measured ag
 which they leave as it is. So of clouds whose thickness is within ``REACH`` of that nothing is asked but that rounding
 within the margin moves the answer as well. For an indefinite form it is ``eps^(3/4)`` that is compared with; and of
 particles the squares of masses and openings, ``10^-2k``, are compared with the rounding that counts as null, which is
-``MOVED`` units in double precision (``fuzzing/condition.py``) and which boosts carry them across.
+``MOVED`` units in double precision (``fuzzing/condition.py``) and which boosts carry them across: a rapidity r changes
+``M^2 / E^2`` by up to ``e^2r``, and typical clouds of a level differ by some ten. A hard particle without mass and a
+soft one, of the energies E and e, have ``M^2 / E^2 = 10^-2k e / E``: of ``e / E``, drawn evenly from ``DECADES``, those
+count for which that is within reach.
 """
 
 from __future__ import annotations
 
-from fuzzing.cases import CASES
+import math
+
+from fuzzing.cases import CASES, MAX_RAPIDITY
 from fuzzing.condition import MOVED
 from fuzzing.solids import solids
 from fuzzing.trial import EPS, Key
@@ -29,7 +34,8 @@ DECISIONS = 300  # pairs of rows that are compared, for each axis
 MAX_SHARE = 1e-3
 RANK_UNITS = 16.0  # of rounding, that an axis has to stand out by under a general linear group
 REACH = 30.0  # the condition numbers of elements, and what a thickness differs by from that of a typical cloud
-INDEFINITE_REACH = 100.0
+INDEFINITE_REACH = {"float64": 100.0, "float32": 10 * math.exp(2 * MAX_RAPIDITY["float32"])}
+DECADES = 6  # of energy, in jets
 EXACT = 99  # the level without noise
 BELOW_EQUAL = 10.0  # times: noise smaller than what is equal by this is none
 EQUAL_UP_TO_NOISE = (*solids(3), *solids(2), "duplicated", "mirrored", "shell", "equal-singular-values")
@@ -42,13 +48,18 @@ def allowed(key: Key) -> float:
     if key.structure in WITHOUT_NOISE or key.level == EXACT:
         return MAX_SHARE
     case, eps = CASES[key.group], EPS[key.dtype]
-    threshold, reach = (eps**0.75, INDEFINITE_REACH) if case.space.q else (RANK_UNITS * eps, REACH)
+    threshold, reach = (eps**0.75, INDEFINITE_REACH[key.dtype]) if case.space.q else (RANK_UNITS * eps, REACH)
     if not case.compact and 1 / reach < 10.0**-key.level / threshold < reach:
         return 1.0
     if case.space.q and key.structure in PARTICLES:
         null = eps * (MOVED if key.dtype == "float64" else 1.0)
-        if 1 / INDEFINITE_REACH < 10.0 ** (-2 * key.level) / null < INDEFINITE_REACH:
+        largest = -2 * key.level - math.log10(null)  # over what is null, as a power of ten
+        if abs(largest) < math.log10(reach):
             return 1.0
+        if key.structure != "light-particle":
+            within = min(largest, math.log10(reach)) - max(largest - DECADES, -math.log10(reach))
+            if within > 0:
+                return within / DECADES
     if case.compact and key.structure in EQUAL_UP_TO_NOISE and 10.0**-key.level * BELOW_EQUAL < eps**0.75:
         return MAX_SHARE
     power = 2 if case.space.q or key.structure == "mixed-scales" else 1

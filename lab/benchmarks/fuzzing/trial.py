@@ -68,6 +68,7 @@ class Move:
 @dataclass
 class Answer:
     outputs: dict[str, Tensor]  # samples first; those of rows (b, n, ...)
+    unit: Tensor  # (b,) the size of vectors over that of what the backbone returned for them; see ``Trial.unit``
     refused: Tensor  # (b,) where the library says, in so many words, that ``vec`` does not exist
     absent: Tensor  # (b,) where it says that there is no such frame at all: of smooth ones; outputs are zeros
 
@@ -104,6 +105,26 @@ class Trial:
     @property
     def bound(self) -> float:
         return BOUND[self.key.dtype] * (1.0 if self.chosen.case.compact else NON_COMPACT_ALLOWANCE)
+
+    def unit(self, x: Tensor) -> Tensor:
+        """How much longer vectors are than what the backbone returns for them in the canonical pose, ``(b,)``.
+
+        Under GL and Aff a pose is white and has no unit: invariants do not change with the scale of the input, and
+        vectors are multiplied by T with ``T T^* = sum_i x_i x_i^* / n`` on the way back. Its norm is the root mean
+        square of the rows, relative to their mean where they are translated. Elsewhere the pose has the unit of the
+        input.
+        """
+        if not self.whitens:
+            return torch.ones(len(x), dtype=torch.float64)
+        y = x.to(torch.promote_types(x.dtype, torch.float64))
+        y = y - y.mean(1, keepdim=True) if self.chosen.case.affine else y
+        return torch.linalg.vector_norm(y, dim=(1, 2)) / y.shape[1] ** 0.5
+
+    @property
+    def whitens(self) -> bool:
+        """Whether canonical poses are white, and of no unit."""
+        name = self.chosen.case.name.removeprefix("S() * ")
+        return name.startswith(("GL", "Aff"))
 
     @property
     def frames(self) -> Any:
@@ -146,14 +167,15 @@ class Trial:
         """What the wrapped backbones say of clouds ``(b, n, d)`` of size one."""
         no, yes = torch.zeros(len(x), dtype=torch.bool), torch.ones(len(x), dtype=torch.bool)
         try:
-            return Answer(self._outputs(x, wild=True), no, no)
+            return Answer(self._outputs(x, wild=True), self.unit(x), no, no)
         except ValueError as error:  # some of the samples span too little for vectors that point anywhere
             missing = NO_FRAME in str(error)
             if missing and len(x) == 1:
-                return Answer({"inv": x.new_zeros(1, 1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}, yes, yes)
+                nothing = {"inv": x.new_zeros(1, 1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}
+                return Answer(nothing, self.unit(x), yes, yes)
             if not missing and len(x) <= max(1, self.key.size // 8):
                 try:
-                    return Answer(self._outputs(x, wild=False), yes, no)
+                    return Answer(self._outputs(x, wild=False), self.unit(x), yes, no)
                 except Exception as error:
                     raise CrashError(_message(error)) from error
         except Exception as error:
@@ -165,7 +187,7 @@ class Trial:
         for name in names:
             parts = [h.outputs.get(name, h.outputs["id"].new_full(h.outputs["id"].shape, torch.nan)) for h in halves]
             whole[name] = torch.cat([p.expand(len(p), *shape) if name == "inv" else p for p in parts])
-        return Answer(whole, *(torch.cat([getattr(h, k) for h in halves]) for k in ("refused", "absent")))
+        return Answer(whole, *(torch.cat([getattr(h, k) for h in halves]) for k in ("unit", "refused", "absent")))
 
     def _outputs(self, x: Tensor, wild: bool) -> dict[str, Tensor]:
         b, n = x.shape[:2]
@@ -177,7 +199,7 @@ class Trial:
             rows = y[:b] if name == "inv" else laid.rows(y, b, n)
             if self.graph and name in ("span", "id"):
                 rows = rows[:, :, laid.kept]
-            found[name] = rows.detach() / self.scale
+            found[name] = rows.detach() / (1.0 if name == "inv" and self.whitens else self.scale)
         return found
 
     def _model(self, laid: Laid, wild: bool) -> Callable[..., dict[str, Tensor]]:
@@ -206,11 +228,16 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]
 
 
-def distance(found: dict[str, Tensor], wanted: dict[str, Tensor], skip: Tensor) -> dict[str, Tensor]:
+def distance(
+    found: dict[str, Tensor], wanted: dict[str, Tensor], unit: Tensor, skip: Tensor, unknown: Tensor | None = None
+) -> dict[str, Tensor]:
     """Relative distance ``(b,)`` of each output, in double precision; ``vec`` counts as 0 where ``skip``.
 
-    Vectors are measured by the larger of their own size and that of the invariants, which have the same unit: what the
-    symmetry of the input cancels has no size of its own.
+    Vectors are measured by the larger of their own size and that of the invariants times ``unit`` ``(b,)``, which is
+    that of what the backbone returned: what the symmetry of the input cancels has no size of its own.
+
+    ``unknown`` ``(b,)``: what rounding of the input does to each number of an answer at least, whatever its size. Two
+    answers that are both within it, one of them zero perhaps, differ by all of the larger, and not by infinitely much.
     """
     size = wanted["inv"].double().flatten(1)
     size = size.norm(dim=1) / size.shape[1] ** 0.5
@@ -219,8 +246,13 @@ def distance(found: dict[str, Tensor], wanted: dict[str, Tensor], skip: Tensor) 
         if name not in found:
             continue
         a, c = (v.to(torch.promote_types(v.dtype, torch.float64)).flatten(1) for v in (found[name], y))
-        floor = size * c.shape[1] ** 0.5
+        floor = size * c.shape[1] ** 0.5 * (1.0 if name == "inv" else unit)
         scale = torch.maximum(torch.linalg.vector_norm(c, dim=1), floor)
+        if unknown is not None:
+            least = torch.minimum(
+                torch.linalg.vector_norm(a, dim=1), unknown * a.shape[1] ** 0.5 * (1.0 if name == "inv" else unit)
+            )
+            scale = torch.maximum(scale, least)
         error = torch.linalg.vector_norm(a - c, dim=1) / scale.clamp_min(1e-300)
         error = torch.where((a == c).all(1), torch.zeros_like(error), error)
         result[name] = torch.where(skip, torch.zeros_like(error), error) if name == "vec" else error

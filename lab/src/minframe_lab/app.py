@@ -213,7 +213,7 @@ def start(command: str, settings: dict[str, Any], output: Path, json: Path | Non
     if json is not None:
         writable(json, "--json")
     if mf.S().labelling is None and command in ("verify", "bench"):
-        typer.echo('minframe: permutations are left out, for they need igraph: pip install "minframe[graph]"', err=True)
+        typer.echo("minframe: permutations are left out, for they need igraph: pip install igraph", err=True)
     return Record(command, settings, [output / f"{command}.json", *([json] if json else [])])
 
 

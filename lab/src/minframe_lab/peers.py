@@ -36,6 +36,7 @@ class Peer:
     package: str
     method: str
     make: Callable[[nn.Module], Backbone]
+    install: str = ""  # what to give to pip, if not the name of the package
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,16 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def ours(frames: mf.frames.Method, compiled: bool = False) -> Callable[[nn.Module], Backbone]:
+    """The backbone in frames of O(3), as it is or by ``torch.compile``, which leaves smooth frames themselves as is."""
+
+    def make(backbone: nn.Module) -> Backbone:
+        model = mf.Equivariant(backbone, mf.O(3), frames=frames).eval()
+        return torch.compile(model) if compiled else model
+
+    return make
 
 
 def frame_averaging(stochastic: bool) -> Callable[[nn.Module], Backbone]:
@@ -115,10 +126,30 @@ def lloca_wrapper(backbone: nn.Module) -> Backbone:
     return run
 
 
+def published(backbone: nn.Module) -> Backbone:
+    """The code published with the paper, which takes one cloud at a time: a loop over the batch."""
+    decorators = importlib.import_module("minimal_frame.group_decorator")
+    wrapped = decorators.od_equivariant_decorator(backbone.forward)
+
+    def run(x: Tensor) -> Tensor:
+        return torch.stack([wrapped(cloud) for cloud in x])
+
+    return run
+
+
 PEERS = (
-    Peer("minframe", f"minframe: {OURS}", lambda backbone: mf.Equivariant(backbone, mf.O(3))),
+    Peer("minframe", f"minframe: {OURS}", ours(mf.frames.Minimal())),
+    Peer("minframe", f"minframe: {OURS}, compiled", ours(mf.frames.Minimal(), compiled=True)),
+    Peer("minframe", "minframe: smooth frames", ours(mf.frames.Smooth())),
+    Peer("minframe", "minframe: smooth frames, compiled", ours(mf.frames.Smooth(), compiled=True)),
     Peer("frame-averaging-pytorch", "frame-averaging-pytorch: FA", frame_averaging(False)),
     Peer("frame-averaging-pytorch", "frame-averaging-pytorch: stochastic FA", frame_averaging(True)),
+    Peer(
+        "minimal_frame",
+        "published code of the paper: minimal frames, cloud by cloud",
+        published,
+        "git+https://github.com/divelab/MFA",
+    ),
     Peer("e3nn", "e3nn: tensor product, gate, linear", e3nn_network),
     Peer("lloca", "lloca: one frame of SO(3) for each cloud", lloca_wrapper),
 )
@@ -135,7 +166,7 @@ def run_peers(seed: int, rounds: int, slot: float, shape: tuple[int, int, int] =
             row: dict[str, Any] = {"method": peer.method, "package": peer.package, "ours": peer.package == "minframe"}
             version = installed_version(peer.package)
             if version is None:
-                yield Row(**row, installed=False, install=f"pip install {peer.package}")
+                yield Row(**row, installed=False, install=f"pip install {peer.install or peer.package}")
                 continue
             row |= {"installed": True, "version": version}
             torch.manual_seed(seed)

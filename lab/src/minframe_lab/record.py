@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,6 +35,19 @@ def hardware() -> dict[str, Any]:
     }
 
 
+def commit() -> str | None:
+    """The commit that the code is of, with a ``+`` if files differ from it; ``None`` outside a repository."""
+    folder = Path(__file__).parent
+    try:
+        options: dict[str, Any] = {"cwd": folder, "capture_output": True, "text": True, "check": True}
+        head = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()
+        code = [":/src", ":/lab/src"]
+        changed = subprocess.run(["git", "status", "--porcelain", "--", *code], **options).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+" if changed else "")
+
+
 class Record:
     """The results of one run so far, and the files that hold them.
 
@@ -49,6 +63,7 @@ class Record:
             "command": command,
             "complete": False,
             "configuration": configuration,
+            "commit": commit(),
             "minframe": mf.__version__,
             "torch": str(torch.__version__),
             "python": platform.python_version(),

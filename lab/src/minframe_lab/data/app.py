@@ -45,7 +45,7 @@ def is2re(
     train: Annotated[int, typer.Option(min=0, help="Slabs for training.")] = 5_000,
     others: Annotated[int, typer.Option(min=0, help="Slabs for validation, and for each of four tests.")] = 600,
     potential: Annotated[
-        str, typer.Option(help="emt, or chgnet, which is harder and takes some fifty times as long.")
+        str, typer.Option(help="emt, or chgnet, which is harder and takes some thirty times as long.")
     ] = "emt",
     seed: Seed = 0,
     processes: Processes = 1,

@@ -130,10 +130,15 @@ def dynamics(
     warm: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a training in smooth frames that hard ones begin.")
     ] = 0.75,
+    agreement: Annotated[
+        float, typer.Option(min=0, help="Weight in the loss of what poses of a molecule differ by in energy.")
+    ] = 0.0,
     picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
 ) -> None:
     """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""
-    wanted = moving.Dynamics(method=method, seed=seed, sharpness=sharpness, warm=warm, picoseconds=picoseconds)
+    wanted = moving.Dynamics(
+        method=method, seed=seed, sharpness=sharpness, warm=warm, agreement=agreement, picoseconds=picoseconds
+    )
     if method == "potential" and evaluate is None:
         folder = output or Path("runs") / f"dynamics-potential-{seed}"
         found = moving.run_potential(wanted, folder)

@@ -32,6 +32,16 @@ def engine() -> Fabric:
     return fabric
 
 
+def leave() -> None:
+    """Part from the other processes, when training is over.
+
+    Threads of the connection that still run when Python ends would abort the process.
+    """
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
 def share(fabric: Fabric, batch: Batch) -> tuple[Batch, float]:
     """The samples of a batch that are this process's, and the factor by which the mean of losses is the batch's."""
     if fabric.world_size == 1:

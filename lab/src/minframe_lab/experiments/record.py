@@ -7,7 +7,6 @@ import math
 import os
 import pickle
 import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 import minframe as mf
+from minframe_lab.record import commit as commit
 
 METRICS, WEIGHTS, CHECKPOINT = "metrics.json", "model.pt", "last.ckpt"
 
@@ -29,18 +29,6 @@ def hardware() -> dict[str, Any]:
     except OSError:
         pass
     return {"processor": name, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
-
-
-def commit() -> str | None:
-    """The commit that the code is of, with a ``+`` if files differ from it; ``None`` outside a repository."""
-    folder = Path(__file__).parent
-    try:
-        options: dict[str, Any] = {"cwd": folder, "capture_output": True, "text": True, "check": True}
-        head = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain", "--", "."], **options).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return head + ("+" if changed else "")
 
 
 def begin(experiment: str, configuration: dict[str, Any]) -> dict[str, Any]:

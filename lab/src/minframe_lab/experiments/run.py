@@ -105,6 +105,7 @@ def run(
             to(done.epoch, f"best {experiment.score_name} {best:.5g}" if best is not None else "")
 
         done = fit(experiment, train, validation, folder / record.CHECKPOINT, compiled, told)
+    processes.leave()
     if not processes.is_first():
         return found
     model = experiment.model()

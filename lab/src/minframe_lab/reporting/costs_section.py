@@ -47,7 +47,7 @@ def peers_section(run: Run) -> str:
     """Other libraries on the same work; or how to have them measured."""
     title = "Beside other libraries"
     if not run.rows:
-        install = code('pip install "minframe[peers]"')
+        install = code('pip install -e "lab[peers]"')
         hint = f"Not measured: {install}, then {code('minframe peers')}."
         return section("peers", title, [paragraph(hint, "note")])
     measured = [row for row in run.rows if row.get("ratio") is not None]

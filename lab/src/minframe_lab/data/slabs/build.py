@@ -155,5 +155,5 @@ def _chgnet() -> Any:
     try:
         from chgnet.model.dynamics import CHGNetCalculator
     except ImportError:
-        raise ValueError("the harder slabs are relaxed with CHGNet: pip install chgnet") from None
+        raise ValueError('the harder slabs are relaxed with CHGNet: pip install -e "lab[chgnet]"') from None
     return CHGNetCalculator(use_device="cpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,44 +15,55 @@ Record = dict[str, Any]
 BEGIN, END = "<!-- found: written by `minframe reproduce table` -->", "<!-- end of found -->"
 MAX_RANGE, MIN_GAIN, MAX_FORCE_ERROR = 2.0, 100.0, 1.05  # what was asked for
 QUARTER = (3.0, 5.0)  # what is about four
+SURE = 2.0  # standard errors from which on two drifts are told apart
+WORDS = {"minimal": "hard frames", "drawn": "drawn poses", "pca": "PCA frames", "plain": "no frame"}
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs that are compared: of each method the first seed, and of smooth frames each sharpness.
+    """The runs that are compared, each a list over seeds; the longest trainings of each method.
 
     Attributes:
+        potential: the potential itself.
         methods: by name, but for smooth frames.
-        smooth: by sharpness, the gentlest first.
-        cheaper: smooth frames of fewer epochs, at the cost of hard ones.
+        smooth: smooth frames of the settings that most seeds were run with, or of the least sharpness.
     """
 
-    methods: dict[str, Record]
+    potential: Record
+    methods: dict[str, list[Record]]
     smooth: list[Record]
-    cheaper: Record | None
 
     @classmethod
-    def of(cls, records: list[Record]) -> Runs:
+    def of(cls, records: list[Record]) -> Runs | None:
+        """``None`` as long as something of what is compared is missing."""
+        potential = [r for r in records if r["configuration"]["method"] == "potential"]
         learned = [r for r in records if r["configuration"]["method"] != "potential"]
         most = max((r["configuration"]["recipe"]["epochs"] for r in learned), default=0)
-        methods: dict[str, Record] = {}
-        smooth: dict[float, Record] = {}
-        cheaper = None
-        for r in sorted(records, key=lambda r: r["configuration"]["seed"]):
+        groups: dict[str, dict[tuple[float, float], list[Record]]] = {}
+        for r in sorted(learned, key=lambda r: r["configuration"]["seed"]):
             c = r["configuration"]
-            if c["method"] != "smooth":
-                methods.setdefault(c["method"], r)
-            elif c["recipe"]["epochs"] == most:
-                smooth.setdefault(c["sharpness"], r)
-            else:
-                cheaper = cheaper or r
-        return cls(methods, [r for _, r in sorted(smooth.items())], cheaper)
+            if c["recipe"]["epochs"] == most:
+                setting = (
+                    (c["sharpness"], c.get("agreement", 0.0)) if c["method"] in ("smooth", "drawn") else (0.0, 0.0)
+                )
+                groups.setdefault(c["method"], {}).setdefault(setting, []).append(r)
+        chosen = {
+            method: min(found.items(), key=lambda item: (-len(item[1]), item[0]))[1] for method, found in groups.items()
+        }
+        if not potential or "smooth" not in chosen or "minimal" not in chosen:
+            return None
+        return cls(potential[0], {m: chosen[m] for m in WORDS if m in chosen}, chosen["smooth"])
+
+    @property
+    def named(self) -> list[tuple[str, list[Record]]]:
+        """All methods, with words for them."""
+        return [("smooth frames", self.smooth), *((WORDS[method], found) for method, found in self.methods.items())]
 
 
 def write(records: list[Record], page: Path) -> None:
     """Put the table between its two marks on a page, if all that it compares has been run."""
     runs = Runs.of(records)
-    if not runs.smooth or any(name not in runs.methods for name in ("potential", "minimal")):
+    if runs is None:
         return
     before, rest = page.read_text().split(BEGIN, 1)
     after = rest.split(END, 1)[1]
@@ -58,20 +71,22 @@ def write(records: list[Record], page: Path) -> None:
 
 
 def table(runs: Runs) -> Iterable[str]:
-    """The rows of the table."""
-    yield "| asked for | found |"
+    """The rows of the table, with a value for each seed."""
+    c = runs.smooth[0]["configuration"]
+    weighed = f", variance of energies over poses weighed by {c['agreement']:g}" if c.get("agreement") else ""
+    seeds = ", ".join(str(r["configuration"]["seed"]) for r in runs.smooth)
+    yield f"| asked for | found: smooth frames of sharpness {c['sharpness']:g}{weighed}, seeds {seeds} |"
     yield "|---|---|"
     yield f"| paths of 20 ps of all methods | {'; '.join(_lengths(runs))} |"
-    for what, key in (("range of the total energy", "range"), ("its drift, a straight line's", "drift")):
-        yield f"| {what}, at most 2 times that in the potential | smooth over potential, eV: {_conserved(runs, key)} |"
-    for what, key in (("range", "range"), ("drift", "drift")):
-        yield f"| {what} at least 100 times less than in hard frames | hard over smooth, eV: {_gains(runs, key)} |"
+    yield f"| drift of the energy at most 2 times that in the potential | smooth over potential: {_drifts(runs)} |"
+    yield f"| its range, at most 2 times that in the potential | smooth over potential: {_ranges(runs)} |"
+    for key in ("drift", "range"):
+        yield f"| {key} at least 100 times less than in hard frames | hard over smooth: {_gains(runs, key)} |"
     yield f"| half the step, about a quarter of the range | smooth (potential): {_each(runs, _halved)} |"
     yield f"| force error at equal epochs at most 1.05 times that of hard frames | {_errors(runs)} |"
-    if runs.cheaper is not None:
-        yield f"| the same at equal cost | {_equal_cost(runs.cheaper, runs.methods['minimal'])} |"
+    if "drawn" in runs.methods:
+        yield f"| the same at equal cost | {_equal_cost(runs)} |"
     yield f"| energy in 115 orientations, angular momentum | {_symmetry(runs)} |"
-    yield f"| what the frame itself contributes | mean absolute force, eV/A: {'; '.join(map(_parts, runs.smooth))} |"
 
 
 def _path(r: Record, name: str) -> Record:
@@ -82,97 +97,116 @@ def _bold(text: str, short: bool) -> str:
     return f"**{text}**" if short else text
 
 
-def _named(r: Record) -> str:
-    return f"*sharpness {r['configuration']['sharpness']:g}*"
+def _each(runs: Runs, cell: Callable[[Runs, str], str]) -> str:
+    """A cell for each molecule."""
+    return "; ".join(f"{name} {cell(runs, name)}" for name in NAMES)
 
 
-def _each(runs: Runs, cell: Callable[[Runs, Record, str], str]) -> str:
-    """A cell for each molecule in smooth frames of each sharpness."""
-    return "; ".join(f"{_named(r)} " + ", ".join(cell(runs, r, name) for name in NAMES) for r in runs.smooth)
+def _ranges(runs: Runs) -> str:
+    def cell(runs: Runs, name: str) -> str:
+        unit = _path(runs.potential, name)["range"]
+        values = [_path(r, name)["range"] for r in runs.smooth]
+        ratios = [_bold(f"{v / unit:.2g}", v > MAX_RANGE * unit) if v is not None else "**not finite**" for v in values]
+        return f"{', '.join(ratios)} (of {unit:.2g} eV)"
+
+    return _each(runs, cell)
 
 
-def _conserved(runs: Runs, key: str) -> str:
-    def cell(runs: Runs, r: Record, name: str) -> str:
-        value, unit = _path(r, name)[key], _path(runs.methods["potential"], name)[key]
-        if value is None:
-            return f"{name} **not finite**"
-        return f"{name} " + _bold(f"{value:.2g} / {unit:.2g} = {value / unit:.2g}", value > MAX_RANGE * unit)
+def _drifts(runs: Runs) -> str:
+    """Ratios of drifts; marked where what is too much is within the errors of the two."""
+
+    def cell(runs: Runs, name: str) -> str:
+        still = _path(runs.potential, name)
+        told = []
+        for r in runs.smooth:
+            path = _path(r, name)
+            if path["drift"] is None:
+                told.append("**not finite**")
+                continue
+            excess = path["drift"] - MAX_RANGE * still["drift"]
+            error = math.hypot(path.get("drift_error", 0.0), MAX_RANGE * still.get("drift_error", 0.0))
+            mark = " (within error)" if 0 < excess <= SURE * error else ""
+            told.append(_bold(f"{path['drift'] / still['drift']:.2g}", excess > 0) + mark)
+        known = f" ± {still['drift_error']:.1g}" if "drift_error" in still else ""
+        return f"{', '.join(told)} (of {still['drift']:.2g}{known} eV)"
 
     return _each(runs, cell)
 
 
 def _gains(runs: Runs, key: str) -> str:
-    def cell(runs: Runs, r: Record, name: str) -> str:
-        hard, smooth = (_path(one, name) for one in (runs.methods["minimal"], r))
-        if hard[key] is None or smooth[key] is None:
-            return f"{name} **not finite**"
-        gain = hard[key] / smooth[key]
-        ended = f" in {hard['picoseconds']:.3g} ps" if hard["picoseconds"] < smooth["picoseconds"] else ""
-        return f"{name} " + _bold(f"{hard[key]:.2g} / {smooth[key]:.2g} = {gain:.2g}{ended}", gain < MIN_GAIN)
+    """Hard over smooth frames of the same seed."""
+    hard = {r["configuration"]["seed"]: r for r in runs.methods["minimal"]}
+
+    def cell(runs: Runs, name: str) -> str:
+        told = []
+        for r in runs.smooth:
+            if r["configuration"]["seed"] not in hard:
+                continue
+            jumping, smooth = _path(hard[r["configuration"]["seed"]], name), _path(r, name)
+            if jumping[key] is None or smooth[key] is None:
+                told.append("**not finite**")
+                continue
+            gain = jumping[key] / smooth[key]
+            ended = f" in {jumping['picoseconds']:.2g} ps" if jumping["picoseconds"] < smooth["picoseconds"] else ""
+            told.append(_bold(f"{gain:.2g}", gain < MIN_GAIN) + ended)
+        return ", ".join(told)
 
     return _each(runs, cell)
 
 
 def _lengths(runs: Runs) -> Iterable[str]:
-    words = {"minimal": "hard frames", "pca": "PCA frames", "drawn": "drawn poses", "plain": "no frame"}
-    wanted = runs.methods["potential"]["configuration"]["picoseconds"]
-    named = [(f"smooth, {_named(r)}", r) for r in runs.smooth]
-    named += [(word, runs.methods[method]) for method, word in words.items() if method in runs.methods]
-    for word, r in named:
-        paths = {name: _path(r, name) for name in NAMES}
-        length = max(path["picoseconds"] for path in paths.values())
-        short = [f"{name} until {p['picoseconds']:.3g}" for name, p in paths.items() if p["picoseconds"] < length]
-        yield _bold(", ".join([f"{word} {length:.3g} ps", *short]), length < wanted or bool(short))
+    wanted = runs.potential["configuration"]["picoseconds"]
+    for word, group in runs.named:
+        told = []
+        for r in group:
+            paths = {name: _path(r, name)["picoseconds"] for name in NAMES}
+            length = max(paths.values())
+            short = [f"{name} until {p:.2g}" for name, p in paths.items() if p < length]
+            told.append(_bold(", ".join([f"{length:.3g}", *short]), length < wanted or bool(short)))
+        yield f"{word} {' / '.join(told)} ps"
 
 
-def _halved(runs: Runs, r: Record, name: str) -> str:
-    ratios = []
-    for one in (r, runs.methods["potential"]):
-        whole, half = one["measured"]["halved"][name].values()
-        ratios.append(whole["range"] / half["range"] if half["range"] and whole["range"] is not None else float("nan"))
-    return f"{name} {_bold(f'{ratios[0]:.1f}', not QUARTER[0] <= ratios[0] <= QUARTER[1])} ({ratios[1]:.1f})"
+def _halved(runs: Runs, name: str) -> str:
+    def ratio(r: Record) -> float:
+        whole, half = r["measured"]["halved"][name].values()
+        return whole["range"] / half["range"] if half["range"] and whole["range"] is not None else float("nan")
+
+    told = [_bold(f"{x:.1f}", not QUARTER[0] <= x <= QUARTER[1]) for x in map(ratio, runs.smooth)]
+    return f"{', '.join(told)} ({ratio(runs.potential):.1f})"
 
 
-def _error(r: Record) -> str:
-    return f"{r['test']['force_mae']:.4f} +- {r['test']['force_mae_spread']:.4f}"
+def _error(group: list[Record]) -> str:
+    """The mean over seeds, and the larger of what seeds and snapshots make it differ by."""
+    values = [r["test"]["force_mae"] for r in group]
+    spread = max(r["test"]["force_mae_spread"] for r in group)
+    spread = max(spread, statistics.stdev(values)) if len(values) > 1 else spread
+    return f"{statistics.mean(values):.4f} ± {spread:.4f}"
 
 
-def _ratio(r: Record, hard: Record) -> str:
-    ratio = r["test"]["force_mae"] / hard["test"]["force_mae"]
-    return _bold(f"{ratio:.2f}", ratio > MAX_FORCE_ERROR)
+def _ratio(group: list[Record], hard: list[Record]) -> str:
+    means = [statistics.mean(r["test"]["force_mae"] for r in one) for one in (group, hard)]
+    return _bold(f"{means[0] / means[1]:.2f}", means[0] > MAX_FORCE_ERROR * means[1])
 
 
 def _errors(runs: Runs) -> str:
-    hard = runs.methods["minimal"]
-    cells = [f"{_named(r)} {_ratio(r, hard)} ({_error(r)} eV/A)" for r in runs.smooth]
-    others = {"minimal": "hard frames", "drawn": "drawn poses", "pca": "PCA frames", "plain": "no frame"}
-    cells += [f"{words} {_error(runs.methods[m])}" for m, words in others.items() if m in runs.methods]
+    cells = [f"{_ratio(runs.smooth, runs.methods['minimal'])} ({_error(runs.smooth)} eV/A)"]
+    cells += [f"{WORDS[method]} {_error(group)}" for method, group in runs.methods.items()]
     return "; ".join(cells)
 
 
-def _equal_cost(r: Record, hard: Record) -> str:
-    epochs = [one["configuration"]["recipe"]["epochs"] for one in (r, hard)]
-    text = (
-        f"{_named(r)} {_ratio(r, hard)} ({_error(r)} eV/A): {epochs[0]} epochs show the backbone about as many poses "
+def _equal_cost(runs: Runs) -> str:
+    drawn = runs.methods["drawn"]
+    return (
+        f"{_ratio(drawn, runs.methods['minimal'])} ({_error(drawn)} eV/A), tested in all poses: a step on a drawn pose "
+        "shows the backbone as much as one in hard frames"
     )
-    return text + f"as {epochs[1]} in hard frames"
-
-
-def _parts(r: Record) -> str:
-    parts, hard = r["measured"]["parts_of_forces"], r["measured"]["in_hard_frames"]["force_mae"]
-    text = (
-        f"{_named(r)} by way of the backbone {parts['backbone']:.3f}, by the turning of poses {parts['turning']:.3f}, "
-    )
-    return text + f"by the change of weights {parts['weights']:.3f}; the same network errs by {hard:.4f} in hard frames"
 
 
 def _symmetry(runs: Runs) -> str:
-    words = {"minimal": "hard frames", "pca": "PCA frames", "plain": "no frame"}
-    named = [(f"smooth, {_named(r)}", r) for r in runs.smooth]
-    named += [(word, runs.methods[method]) for method, word in words.items() if method in runs.methods]
     told = []
-    for word, r in named:
-        angular = [x for x in (_path(r, name)["angular_relative"] for name in NAMES) if x is not None]
-        energy = max(r["measured"]["orientations"].values())
-        told.append(f"{word} at most {energy:.1g} eV, angular momentum changes by {max(angular):.1g} of its size")
+    for word, group in runs.named:
+        angular = [_path(r, name)["angular_relative"] for r in group for name in NAMES]
+        energy = max(x for r in group for x in r["measured"]["orientations"].values())
+        worst = max((x for x in angular if x is not None), default=float("nan"))
+        told.append(f"{word} at most {energy:.1g} eV, angular momentum changes by {worst:.1g} of its size")
     return "; ".join(told)

@@ -8,6 +8,13 @@ Let ``c = (x - mean) R`` be what the backbone ``f`` is shown of positions ``x``,
 
 the last term being the torque on the pose times how fast its frame turns. So ``w_k``, ``R_k`` and ``c_k``, the slopes
 of ``w_k``, and those of the three entries of ``W_k`` are all that forces need to know of a frame.
+
+**One drawn pose.** If ``k`` is drawn with probability ``w_k``, then ``f(c_k)`` and the above divided by ``w_k`` are
+``E`` and ``dE`` in expectation. But ``f(c_k) dw_k / w_k`` is large even if all poses have one energy. As
+``sum_k dw_k = 0``, any number ``b`` that does not depend on ``k`` may be taken off, ``(f(c_k) - b) dw_k / w_k``,
+without a change of the expectation. With the energy that is to be learned for ``b``, what is left is as small as the
+network's error. The mean of ``|F - F*|^2`` over draws is that of the whole force plus its variance: to make it small is
+to ask every pose for the right energy and force.
 """
 
 from __future__ import annotations
@@ -112,13 +119,16 @@ class Shown(nn.Module):
         found: poses of all samples.
         species: of all samples.
         mask: of all samples.
+        expected: energies that are taken off, ``(N,)``; see the derivation above.
         draw: show one pose of each sample, drawn by weight, instead of all.
     """
 
-    def __init__(self, backbone: nn.Module, found: Poses, species: Tensor, mask: Tensor, draw: bool = False) -> None:
+    def __init__(
+        self, backbone: nn.Module, found: Poses, species: Tensor, mask: Tensor, expected: Tensor, draw: bool = False
+    ) -> None:
         super().__init__()
         self.backbone = backbone
-        self.found, self.species, self.mask, self.draw = found, species, mask, draw
+        self.found, self.species, self.mask, self.expected, self.draw = found, species, mask, expected, draw
         self.first = torch.searchsorted(found.sample, torch.arange(len(mask) + 1))
 
     def pick(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,11 +144,14 @@ class Shown(nn.Module):
         )
         return first + torch.multinomial(table, 1).squeeze(-1), torch.arange(len(index))
 
-    def forward(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Energies ``(B,)``, forces ``(B, n, 3)`` and the variance of energies over the poses ``(B,)``."""
         chosen, owner = self.pick(index)
-        energy, weight, (turned, torque, slope) = self._parts(index, chosen, owner)
-        total = energy.new_zeros(len(index), *turned.shape[1:]).index_add(0, owner, turned + torque + slope)
-        return energy.new_zeros(len(index)).index_add(0, owner, weight * energy), -total
+        each, weight, (turned, torque, slope) = self._parts(index, chosen, owner)
+        force = -each.new_zeros(len(index), *turned.shape[1:]).index_add(0, owner, turned + torque + slope)
+        energy = each.new_zeros(len(index)).index_add(0, owner, weight * each)
+        spread = each.new_zeros(len(index)).index_add(0, owner, weight * (each - energy[owner]).square())
+        return energy, force, spread
 
     def _parts(self, index: Tensor, chosen: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """Of each pose the energy, the weight, and the three terms of its gradient."""
@@ -154,7 +167,8 @@ class Shown(nn.Module):
         moment = torch.stack([moment[:, a, b] - moment[:, b, a] for a, b in PAIRS], -1)
         share = weight[:, None, None]
         turned, torque = share * centred(pull @ turn.mT, mask), share * torch.einsum("ka,kanc->knc", moment, spin)
-        return energy, weight, (turned, torque, slope * energy[:, None, None])
+        known = energy - self.expected[index][owner]
+        return energy, weight, (turned, torque, slope * known[:, None, None])
 
     def parts(self, index: Tensor) -> dict[str, float]:
         """Mean absolute values of the three terms of the forces on atoms, in the order of the formula above."""

@@ -44,6 +44,7 @@ class Dynamics(Experiment):
     Attributes:
         sharpness: of smooth frames.
         warm: share of the training in smooth frames that goes on in hard ones, at the beginning.
+        agreement: weight in the loss of the variance of energies over the poses of a sample.
         picoseconds: length of the paths. Those at half the step have a quarter of it.
     """
 
@@ -57,6 +58,7 @@ class Dynamics(Experiment):
     )
     sharpness: float = 16.0
     warm: float = 0.75
+    agreement: float = 0.0
     picoseconds: float = 20.0
 
     def data(
@@ -87,17 +89,17 @@ class Dynamics(Experiment):
         wrapped = cast(mf.Invariant, model)
         backbone = cast(nn.Module, wrapped.backbone)
         draw = self.method in ("drawn", "pca")  # of the poses of PCA frames, which have one weight, one at a time
-        late = Shown(backbone, poses(wrapped, train), train[1], train[2], draw)
+        late = Shown(backbone, poses(wrapped, train), train[1], train[2], train[3], draw)
         if self.method not in SMOOTH:
             return Posed(late, late, 0), batch
         hard = poses(self._wrapped(backbone, "minimal"), train)
         steps = (len(train[0]) // self.recipe.batch_size or 1) * self.recipe.epochs
-        return Posed(Shown(backbone, hard, train[1], train[2]), late, round(self.warm * steps)), batch
+        return Posed(Shown(backbone, hard, train[1], train[2], train[3]), late, round(self.warm * steps)), batch
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Of what ``trained`` returns."""
-        energy, force = model(batch[0])
-        return _loss(energy, force, batch[1:])
+        energy, force, spread = model(batch[0])
+        return _loss(energy, force, batch[1:]) + self.agreement * spread.mean()
 
     def score(self, model: nn.Module, data: Batch) -> float:
         return self.evaluate(model, data)["force_mae"]
@@ -122,7 +124,7 @@ class Dynamics(Experiment):
     def _of_frames(self, model: mf.Invariant, data: Batch) -> dict[str, Any]:
         """Mean poses, parts of the forces, and errors of the same weights in hard frames."""
         backbone = cast(nn.Module, model.backbone)
-        shown = Shown(backbone, poses(model, data), data[1], data[2])
+        shown = Shown(backbone, poses(model, data), data[1], data[2], data[3])
         count = torch.bincount(shown.found.sample)
         kinds = len(molecules.NAMES)
         hard = in_parts(self._wrapped(backbone, "minimal").eval(), data)

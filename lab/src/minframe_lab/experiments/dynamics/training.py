@@ -37,11 +37,11 @@ class Posed(nn.Module):
         self.steps = steps
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         late = int(self.calls) >= self.steps
         self.calls += 1
-        energy, force = self.shown[late](index)
-        return energy, force
+        energy, force, spread = self.shown[late](index)
+        return energy, force, spread
 
 
 class Turned(nn.Module):
@@ -51,8 +51,8 @@ class Turned(nn.Module):
         super().__init__()
         self.model, self.batch = model, batch
 
-    def forward(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         pos, species, mask = (x[index] for x in self.batch[:3])
         turn = mf.SO(3).random(len(pos), dtype=pos.dtype, device=pos.device)
         energy, force = with_forces(self.model, (pos @ turn.mT, species, mask), training=True)
-        return energy, force @ turn
+        return energy, force @ turn, torch.zeros_like(energy)

@@ -13,6 +13,7 @@ from minframe_lab.experiments.experiment import Advance
 Field = Callable[[Tensor], tuple[Tensor, Tensor]]  # positions (B, n, 3) to energies (B,) and forces (B, n, 3)
 FEMTOSECOND = 0.09822694788464063  # in ASE's unit of time, in which eV = amu angstrom^2 / time^2
 APART = 3.5  # angstrom from an atom to its nearest neighbour, at which it has left the molecule
+BLOCKS = 20  # parts of a path whose mean energies tell how sure its drift is: 1 ps each of 20 ps
 CHECKED = 5  # steps from one look at that to the next
 
 
@@ -97,25 +98,48 @@ def _in_one_piece(positions: Tensor, real: Tensor) -> Tensor:
     return ((nearest < APART**2) | ~real).all(-1)  # NaN is in no piece
 
 
+def line(energy: Tensor) -> tuple[Tensor, Tensor]:
+    """The slope per step of the straight line through energies ``(steps + 1,)``, and its standard error.
+
+    Neighbouring energies are correlated, so the error comes from what means over ``BLOCKS`` parts of the path differ by
+    from a line through them: var(slope) = residual variance / sum of squared times.
+    """
+    slope, _ = _fitted(energy)
+    size = max(1, len(energy) // BLOCKS)
+    blocks = energy[: len(energy) // size * size].view(-1, size).mean(-1)
+    _, rest = _fitted(blocks)
+    count = len(blocks)
+    variance = rest.square().sum() / max(1, count - 2) / (count * (count**2 - 1) / 12)
+    return slope, variance.sqrt() / size
+
+
+def _fitted(y: Tensor) -> tuple[Tensor, Tensor]:
+    """The slope of the line of least squares through equally spaced values, and what is left of them."""
+    time = torch.arange(len(y), dtype=y.dtype) - (len(y) - 1) / 2
+    slope = (time * y).sum() / time.square().sum()
+    return slope, y - y.mean() - slope * time
+
+
 def summary(path: Sequence[Tensor], step: float) -> dict[str, float]:
     """What a path conserves: energy ``(steps + 1,)``, momentum and angular momentum ``(steps + 1, 3)``; ``step`` in fs.
 
     ``range`` is the difference between the largest and the smallest total energy; ``drift`` the slope of a straight
-    line through it, times the length of the path; ``jump`` its largest change in a single step; in eV. ``momentum`` and
-    ``angular`` are the largest distance from the start, in ASE's units, the latter also over its size at the start.
+    line through it, times the length of the path, ``drift_error`` its standard error; ``jump`` its largest change in a
+    single step; in eV. ``momentum`` and ``angular`` are the largest distance from the start, in ASE's units, the latter
+    also over its size at the start.
     """
     energy, momentum, angular = path
     length = (len(energy) - 1) * step / 1000
     if len(energy) == 1:  # apart at once: nothing is known
         energy, momentum, angular = (torch.cat([x, x * torch.nan]) for x in path)
-    time = torch.arange(len(energy), dtype=energy.dtype) - (len(energy) - 1) / 2
-    slope = (time * energy).sum() / time.square().sum()
+    slope, error = line(energy)
     turned = (angular - angular[0]).norm(dim=-1).max()
     return {
         "picoseconds": length,
         "range": float(energy.max() - energy.min()),
         "deviation": float(energy.std()),
         "drift": float(slope.abs() * (len(energy) - 1)),
+        "drift_error": float(error * (len(energy) - 1)),
         "jump": float(energy.diff().abs().max()),
         "momentum": float((momentum - momentum[0]).norm(dim=-1).max()),
         "angular": float(turned),

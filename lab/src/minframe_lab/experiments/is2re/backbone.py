@@ -21,10 +21,9 @@ class Interaction(nn.Module):
         self.down, self.up = nn.Linear(width, width), nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, h: Tensor, edges: Tensor, neighbour: Tensor, fade: Tensor) -> Tensor:
-        batch = torch.arange(len(h), device=h.device)[:, None, None]
-        sent = self.down(h)[batch, neighbour]
-        received = (sent * self.filter(edges) * fade.unsqueeze(-1)).sum(2)
+    def forward(self, h: Tensor, edges: Tensor, ends: tuple[Tensor, Tensor], fade: Tensor) -> Tensor:
+        sent = self.down(h)[ends[1]] * self.filter(edges) * fade
+        received = torch.zeros_like(h).index_add(0, ends[0], sent)
         return cast(Tensor, h + self.up(nn.functional.silu(self.norm(received))))
 
 
@@ -44,16 +43,31 @@ class SlabNetwork(nn.Module):
         self.end = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1))
 
     def forward(self, numbers: Tensor, tags: Tensor, vectors: Tensor, index: Tensor) -> Tensor:
-        there, neighbour = numbers > 0, index.clamp_min(0)
-        vectors = vectors.to(next(self.parameters()).dtype)
-        h = self.kinds(numbers) + self.tags(tags)
-        distance = vectors.norm(dim=-1, keepdim=True)
+        count, n = numbers.shape
+        there = (numbers > 0).flatten().nonzero().squeeze(-1)  # only atoms and pairs that are there cost anything
+        pair = (index >= 0).flatten().nonzero().squeeze(-1)
+        receiver = pair // index.shape[2]
+        place = numbers.new_zeros(count * n).index_copy(0, there, torch.arange(len(there), device=there.device))
+        ends = place[receiver], place[receiver // n * n + index.flatten()[pair]]
+        h = self.kinds(numbers.flatten()[there]) + self.tags(tags.flatten()[there])
+        v = vectors.reshape(-1, 3)[pair].to(h.dtype)
+        distance = v.norm(dim=-1, keepdim=True)
         centres = cast(Tensor, self.centres)
         gaussians = (-((distance - centres) / (centres[1] - centres[0])).square() / 2).exp()
-        batch = torch.arange(len(h), device=h.device)[:, None, None]
-        ends = [h.unsqueeze(2).expand(-1, -1, index.shape[2], -1), h[batch, neighbour]]
-        edges = nn.functional.silu(self.between(torch.cat([vectors, gaussians, *ends], -1)))
-        fade = (1 - (distance[..., 0] / self.cutoff).square()).clamp_min(0).square() * (index >= 0)
+        edges = nn.functional.silu(self._between(torch.cat([v, gaussians], -1), h, ends))
+        fade = (1 - (distance / self.cutoff).square()).clamp_min(0).square()
         for interaction in self.interactions:
-            h = interaction(h, edges, neighbour, fade)
-        return cast(Tensor, (self.end(h)[..., 0] * there).sum(1))
+            h = interaction(h, edges, ends, fade)
+        return h.new_zeros(count).index_add(0, there // n, self.end(h)[..., 0])
+
+    def _between(self, seen: Tensor, h: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
+        """The network of ``[seen, h_i, h_j]`` of pairs ``(i, j)``; its first map is applied before pairing."""
+        first, *rest = self.between
+        weight = cast(Tensor, first.weight)
+        of_pair, *of_ends = torch.split(weight, [seen.shape[1], h.shape[1], h.shape[1]], 1)
+        mixed = nn.functional.linear(seen, of_pair, cast(Tensor, first.bias))
+        for end, part in zip(ends, of_ends, strict=True):
+            mixed = mixed + nn.functional.linear(h, part)[end]
+        for layer in rest:
+            mixed = layer(mixed)
+        return mixed

@@ -28,10 +28,10 @@ def rows(numbers: Tensor, vectors: Tensor, index: Tensor, cutoff: float) -> tupl
     The third coordinate, which the group leaves alone, is the sum of the vectors along the normal; the kind of row and
     the atomic number tell rows apart where coordinates do not.
     """
-    fade = (1 - vectors.square().sum(-1) / cutoff**2).clamp_min(0).square() * (index >= 0)
-    batch = torch.arange(len(numbers), device=numbers.device)[:, None, None]
-    kind = numbers[batch, index.clamp_min(0)].to(vectors.dtype) / 100
-    found = [(vectors * weight.unsqueeze(-1)).sum(2) for weight in (fade, fade * kind)]
+    x, y, z = vectors.unbind(-1)
+    fade = (1 - (x * x + y * y + z * z) / cutoff**2).clamp_min(0).square() * (index >= 0)
+    kind = numbers.gather(1, index.clamp_min(0).flatten(1)).view_as(index).to(vectors.dtype) / 100
+    found = (torch.stack([fade, fade * kind], 2) @ vectors).unbind(2)
     belongs = [torch.stack([numbers, torch.full_like(numbers, i)], -1).to(vectors.dtype) for i in range(2)]
     there = numbers > 0
     return torch.cat(found, 1), torch.cat(belongs, 1), torch.cat([there, there], 1)
@@ -41,13 +41,17 @@ def _shown(row: Tensor, atom: Tensor, mask: Tensor) -> Tensor:
     return row
 
 
+WRAPPED = {
+    name: mf.Invariant(_shown, GROUP, {"row": "vector", "atom": "node"}, mask="mask", frames=frames)
+    for name, frames in FRAMES.items()
+}  # of which frames alone are asked
+
+
 def poses(method: str, numbers: Tensor, vectors: Tensor, index: Tensor, cutoff: float) -> Tensor:
     """Matrices ``(B, p, 3, 3)`` in float64 that take vectors, as columns, to their canonical poses."""
     row, atom, mask = rows(numbers, vectors.double(), index, cutoff)
     if method in FRAMES:
-        types = {"row": "vector", "atom": "node"}
-        model = mf.Invariant(_shown, GROUP, types, mask="mask", frames=FRAMES[method])
-        return model.frame(row, atom, mask=mask).element.mT.unsqueeze(1)
+        return WRAPPED[method].frame(row, atom, mask=mask).element.mT.unsqueeze(1)
     # FA: the principal axes of the rows in the plane, with all signs.
     plane = row[..., :2] * mask.unsqueeze(-1)
     axes = torch.linalg.eigh(plane.mT @ plane)[1].mT

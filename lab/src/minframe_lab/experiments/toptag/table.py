@@ -55,7 +55,20 @@ def key(r: Record) -> tuple[Any, ...]:
         c["width"],
         c["layers"],
         c["recipe"]["epochs"],
+        tested(r),
     )
+
+
+def tested(r: Record) -> int:
+    """Jets of the test set."""
+    return int(r["measured"]["jets"]["test"])
+
+
+def widest(records: list[Record]) -> list[Record]:
+    """For figures: of each network, method and size of the training set those tested on most jets."""
+    groups = grouped(records, lambda r: (*key(r)[:3], tested(r)))
+    last = {k[:3]: k for k in groups}  # sorted, so that the largest test set comes last
+    return [r for k in last.values() for r in groups[k]]
 
 
 def label(r: Record) -> str:
@@ -70,7 +83,16 @@ def section(records: list[Record]) -> Iterable[str]:
         return
     groups = grouped(records, key)
     yield from ("", TITLE, NOTE, "")
-    columns = ["network", "data", "jets", "paper: accuracy / AUC", "accuracy", "AUC", "background rejection at 0.5"]
+    columns = [
+        "network",
+        "data",
+        "jets",
+        "test jets",
+        "paper: accuracy / AUC",
+        "accuracy",
+        "AUC",
+        "background rejection at 0.5",
+    ]
     columns += ["at 0.3", "change of logits", "CPU ms a jet", "seeds", "epochs", "command"]
     yield from table(columns, (_row(group) for group in groups.values()))
     yield ""
@@ -89,6 +111,7 @@ def _row(group: list[Record]) -> list[str]:
         label(first),
         data_kind(group),
         f"{key(first)[1]:,}",
+        f"{tested(first):,}",
         f"{known[0]:.4f} / {known[1]:.4f} (published set)" if known else "",
         spread([t["accuracy"] for t in test]),
         f"{spread([t['auc'] for t in test])} (± {error:.1g} of the test set)",
@@ -105,11 +128,12 @@ def _row(group: list[Record]) -> list[str]:
 def contribution(groups: dict[Any, list[Record]]) -> str:
     """What the frame itself contributes, by size of the training set."""
     parts = []
-    by_size: dict[tuple[str, int], dict[str, list[Record]]] = {}
-    for group in groups.values():
+    by_size: dict[tuple[str, int, int, int], dict[str, list[Record]]] = {}
+    for group in groups.values():  # what is compared has the same jets in training and tests, and the same epochs
         c = group[0]["configuration"]
-        by_size.setdefault((c["network"], key(group[0])[1]), {})[c["method"]] = group
-    for (network, size), methods in by_size.items():
+        same = (c["network"], key(group[0])[1], c["recipe"]["epochs"], tested(group[0]))
+        by_size.setdefault(same, {})[c["method"]] = group
+    for (network, size, *_), methods in by_size.items():
         framed = methods.get("minimal")
         if framed is None:
             continue
@@ -131,7 +155,7 @@ def _difference(group: list[Record], other: list[Record]) -> tuple[float, float]
 
 def figures(records: list[Record], folder: Path) -> None:
     """Curves of the rows with most jets, and AUC over the size of the training set; they say what the data are."""
-    kind = data_kind(records)
+    kind, records = data_kind(records), widest(records)
     with mpl.rc_context(STYLE):
         _curves(records, kind, folder / FIGURES[0])
         _sizes(records, kind, folder / FIGURES[1])
@@ -174,6 +198,9 @@ def _sizes(records: list[Record], kind: str, path: Path) -> None:
             errors = [statistics.mean(r["test"]["auc_error"] for r in group) for group in found.values()]
             style = "o-" if network == "transformer" else "s--"
             axes.errorbar(list(found), values, errors, fmt=style, color=colour, markersize=4, label=label(mine[0]))
+    for r in records:
+        if r["configuration"]["network"] == "mass":
+            axes.axhline(1 - r["test"]["auc"], color="0.5", linestyle=":", linewidth=1, label=label(r))
     axes.set(xlabel="training jets", ylabel="1 - AUC", xscale="log", yscale="log", title=f"Top tagging, {kind} jets")
     axes.legend(fontsize=6)
     figure.savefig(path, dpi=110)
