@@ -21,7 +21,7 @@ import minframe as mf
 import minframe.ase
 from ase import Atoms, units
 
-FRAMES = {"smooth": mf.frames.Smooth(moments=False), "one pose": mf.frames.Unordered()}
+FRAMES = {"smooth": mf.frames.Smooth(), "one pose": mf.frames.Unordered()}
 
 
 def energies_and_forces(model: mf.ase.Energy, pos: Tensor, train: bool = False) -> tuple[Tensor, Tensor]:
