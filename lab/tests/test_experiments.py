@@ -148,6 +148,18 @@ class TestParticleModel:
             outside = (model(*few[:3]) - few[3]).norm(dim=-1)
         torch.testing.assert_close(inside, outside, atol=1e-5, rtol=1e-4)
 
+    def test_a_loss_of_the_mean_answer(self, particles: tuple[torch.Tensor, ...]) -> None:
+        few = tuple(x[:10] for x in particles)
+        answers = few[3].repeat(4, 1, 1) + torch.randn(40, 5, 3)
+
+        def model(*_: torch.Tensor) -> torch.Tensor:
+            return answers
+
+        mean = (answers.view(4, 10, 5, 3).mean(0) - few[3]).abs().mean()
+        found = [NBody(copies=4, together=together).loss(model, few) for together in (True, False)]  # type: ignore[arg-type]
+        torch.testing.assert_close(found[0], mean)
+        torch.testing.assert_close(found[1], (answers - few[3].repeat(4, 1, 1)).abs().mean())
+
     def test_poses_form_a_group(self) -> None:
         for count in (1, 8, 48):
             found = poses(count)

@@ -13,6 +13,7 @@ from minframe_lab.data import parts
 from minframe_lab.experiments import record
 from minframe_lab.experiments.is2re import table as slabs
 from minframe_lab.experiments.is2re.data import TESTS
+from minframe_lab.experiments.rows import difference
 from minframe_lab.experiments.run import run
 from minframe_lab.experiments.table import collect, write_table
 from minframe_lab.experiments.toptag import table as tagging
@@ -75,6 +76,12 @@ def test_rows_of_different_test_sets_are_not_mixed(results: Path) -> None:
     assert lines[-1].count("over") == 1  # the wider one has nothing to be compared with
     shown = {(r["configuration"]["method"], tagging.tested(r)) for r in tagging.widest([*records, *wider])}
     assert shown == {("minimal", 80), ("plain", 40)}
+
+
+def test_a_difference_has_errors_of_the_test_set_and_of_seeds() -> None:
+    several = [{"value": v, "error": 0.3} for v in (1.0, 2.0, 3.0)]
+    one = [{"value": 5.0, "error": 0.4}]
+    assert difference(several, one, ("value",), ("error",)) == pytest.approx((-3.0, (0.3**2 + 0.4**2 + 1 / 3) ** 0.5))
 
 
 def slab_record(method: str, count: int, potential: str = "emt", seed: int = 0) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from minframe_lab.experiments.app import app
 from minframe_lab.experiments.run import evaluate, run
 from minframe_lab.experiments.toptag import metrics
 from minframe_lab.experiments.toptag.lorentz import minkowski, random_element, usual_features
+from minframe_lab.experiments.toptag.networks import MinkowskiLayer, squashed
 from minframe_lab.experiments.toptag.recipe import METHODS, RAPIDITY, TopTag, invariance_error
 
 pytest.importorskip("h5py")
@@ -91,6 +92,18 @@ class TestNetworks:
         with torch.no_grad():
             before, after = (model(x, x[..., 0] > 0) for x in (p, padded))
         torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-4)
+
+    def test_messages_see_both_ends_and_the_pair(self) -> None:
+        torch.manual_seed(0)
+        layer = MinkowskiLayer(8, invariant=True, last=True)
+        h, x, pair = torch.randn(2, 5, 8), torch.randn(2, 5, 4), torch.rand(2, 5, 5) < 0.7
+        products = minkowski(x.unsqueeze(2), x.unsqueeze(1))
+        apart = x.unsqueeze(2) - x.unsqueeze(1)
+        edges = torch.stack([squashed(minkowski(apart, apart)), squashed(products)], -1)
+        ends = h.unsqueeze(2).expand(-1, -1, 5, -1), h.unsqueeze(1).expand(-1, 5, -1, -1)
+        m = layer.message(torch.cat([*ends, edges], -1)) * pair.unsqueeze(-1)
+        expected = h + layer.node(torch.cat([h, (m * layer.weight(m)).sum(2)], -1))
+        torch.testing.assert_close(layer(h, x, pair)[0], expected, atol=1e-5, rtol=1e-5)
 
     def test_training_sees_the_poses_that_tests_see(self, folder: Path) -> None:
         experiment = short("transformer", "minimal")

@@ -62,6 +62,9 @@ def nbody(
     threads: Threads = 1,
     turns: Annotated[int, typer.Option(help="Poses averaged over in tests: 1, 8 or 48.")] = 1,
     copies: Annotated[int, typer.Option(min=1, help="Random poses of each sample in a step.")] = 1,
+    together: Annotated[
+        bool, typer.Option("--together", help="Take the loss of their mean answer, as FA does.")
+    ] = False,
     edges: Annotated[
         str, typer.Option(help="What is told of a pair: potential, or fourth as in the paper.")
     ] = "potential",
@@ -73,7 +76,14 @@ def nbody(
     The paper's own features and training: --edges fourth --no-rest-frame --dropout 0.1 --copies 6.
     """
     wanted = NBody(
-        method=method, seed=seed, turns=turns, copies=copies, edges=edges, dropout=dropout, rest_frame=rest_frame
+        method=method,
+        seed=seed,
+        turns=turns,
+        copies=copies,
+        together=together,
+        edges=edges,
+        dropout=dropout,
+        rest_frame=rest_frame,
     )
     _train(wanted, epochs, output, data, evaluate, limit, compile, threads, POINT_METHODS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from minframe_lab.experiments.rows import BACKBONES, Record, grouped
+from minframe_lab.experiments.rows import BACKBONES, Record, at, difference, grouped
 
 START = "What the frame itself contributes here: "
 
@@ -17,8 +17,9 @@ def contribution(name: str, records: list[Record]) -> str:
 
 
 def _without(c: dict[str, object], *names: str) -> str:
-    """Settings, less those that may differ."""
-    return repr({k: v for k, v in sorted(c.items()) if k not in ("method", "seed", *names)})
+    """Settings, less those that may differ, and those that early runs did not have and which change nothing."""
+    left = {k: v for k, v in sorted(c.items()) if k not in ("method", "seed", *names)}
+    return repr({k: v for k, v in left.items() if (k, v) != ("together", False)})
 
 
 def _pairs(records: list[Record], *free: str) -> list[tuple[list[Record], list[Record]]]:
@@ -33,32 +34,50 @@ def _pairs(records: list[Record], *free: str) -> list[tuple[list[Record], list[R
 
 
 def _mean(group: list[Record], *path: str) -> float:
-    def value(r: Record) -> float:
-        for key in path:
-            r = r[key]
-        return float(r)  # type: ignore[arg-type]
+    return statistics.mean(at(r, path) for r in group)
 
-    return statistics.mean(value(r) for r in group)
+
+MSE, MSE_ERROR = ("test", "mse"), ("measured", "mse_error")
+
+
+def _errors(framed: list[Record], others: dict[str, list[Record]]) -> str:
+    """The MSE in the minimal frame, and how far each of the others is from it."""
+    said = []
+    for name, group in others.items():
+        gain, error = difference(group, framed, MSE, MSE_ERROR)
+        said.append(f"{_mean(group, *MSE):.4g} {name} ({gain:+.2g} ± {error:.1g})")
+    return f"the MSE is {_mean(framed, *MSE):.4g} with it, {', '.join(said)}"
+
+
+def _alike(records: list[Record], method: str, framed: list[Record], **changed: object) -> list[Record]:
+    """Runs by another method with the settings of those in the minimal frame, but for what is changed."""
+    wanted = _without(framed[0]["configuration"] | changed)
+    return [r for r in records if r["configuration"]["method"] == method and _without(r["configuration"]) == wanted]
 
 
 def _particles(records: list[Record]) -> list[str]:
     said = []
     for framed, plain in _pairs(records):
-        errors = [r["measured"]["mse_error"] for r in (*framed, *plain) if "mse_error" in r["measured"]]
-        known = f" (error of the test set {max(errors):.2g})" if errors else ""
-        edges = {"fourth": "the paper's edge features", "potential": "potentials"}[framed[0]["configuration"]["edges"]]
+        c = framed[0]["configuration"]
+        edges = {"fourth": "the paper's edge features", "potential": "potentials"}[c["edges"]]
         exact = [max(r["measured"]["equivariance_error"] for r in group) for group in (framed, plain)]
-        settings = _without(framed[0]["configuration"])
-        averaged = [
-            r for r in records if r["configuration"]["method"] == "pca" and _without(r["configuration"]) == settings
-        ]
-        beside = f", {_mean(averaged, 'test', 'mse'):.5f} with all eight of FA" if averaged else ""
-        epochs = framed[0]["configuration"]["recipe"]["epochs"]
+        averaged = _alike(records, "pca", framed)
+        others = {"without": plain} | ({"with all eight of FA": averaged} if averaged else {})
         said.append(
-            f"with {edges}, {epochs} epochs, the MSE is {_mean(framed, 'test', 'mse'):.5f} with it and "
-            f"{_mean(plain, 'test', 'mse'):.5f} without{beside}{known}, and the equivariance error "
+            f"with {edges}, {c['recipe']['epochs']} epochs, {_errors(framed, others)}, and the equivariance error "
             f"{exact[0]:.1e} instead of {exact[1]:.1e}"
         )
+        together = _alike(records, "minimal", framed, copies=8, together=True, turns=8)
+        each = _alike(records, "minimal", framed, copies=8)
+        if averaged and together and each:
+            gain, error = difference(together, averaged, MSE, MSE_ERROR)
+            said.append(
+                "in training FA has the loss of the mean of eight answers: the minimal frame, trained on the mean over "
+                f"eight random poses and averaged over eight in tests, reaches {_mean(together, *MSE):.4g} "
+                f"({gain:+.2g} ± {error:.1g} to FA), eight poses with a loss each "
+                f"{_mean(each, 'measured', 'mse_8'):.4g} in the same test, "
+                f"and one pose of FA's network {_mean(averaged, 'measured', 'mse_one_pose'):.4g}"
+            )
     return said
 
 
@@ -66,10 +85,11 @@ def _volumes(records: list[Record]) -> list[str]:
     said = []
     for framed, plain in _pairs(records):
         exact = [max(r["measured"]["invariance_error"] for r in group) for group in (framed, plain)]
+        averaged = _alike(records, "pca", framed)
+        others = {"without": plain} | ({"with all 32 of FA": averaged} if averaged else {})
         said.append(
-            f"with S_n x O(5) the MSE is {_mean(framed, 'test', 'mse'):.3f} with it and "
-            f"{_mean(plain, 'test', 'mse'):.3f} without, and the largest relative change {exact[0]:.1e} instead of "
-            f"{exact[1]:.1e}"
+            f"with S_n x O(5), {framed[0]['configuration']['recipe']['epochs']} epochs, {_errors(framed, others)}, and "
+            f"the largest relative change {exact[0]:.1e} instead of {exact[1]:.1e}"
         )
     return said
 

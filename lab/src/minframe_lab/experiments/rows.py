@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 Record = dict[str, Any]
+Path = tuple[str, ...]
 BACKBONES = {"mlp": "MLP", "gin": "GIN", "gin-published": "GIN as published"}
 
 
@@ -34,6 +35,35 @@ def command(group: Sequence[Record]) -> str:
     first = group[0]
     words = first["command"].replace(f"--seed {first['seed']}", "--seed SEED")
     return f"`{words}`"
+
+
+def difference(group: Sequence[Record], other: Sequence[Record], value: Path, error: Path) -> tuple[float, float]:
+    """Of the means of a result over seeds, and its standard error.
+
+    That is made up of the errors of the test set, which are the same for every seed and taken as independent for the
+    two, though they have the set in common, so that it is an upper bound; and of the spread over seeds, where there
+    are several.
+
+    Args:
+        group: runs that differ in their seed alone.
+        other: the same.
+        value: where in a record the result is.
+        error: where the error of the test set is.
+    """
+    squares = 0.0
+    for runs in (group, other):
+        squares += statistics.mean(at(r, error) for r in runs) ** 2
+        squares += statistics.variance(at(r, value) for r in runs) / len(runs) if len(runs) > 1 else 0.0
+    gain = statistics.mean(at(r, value) for r in group) - statistics.mean(at(r, value) for r in other)
+    return gain, squares**0.5
+
+
+def at(r: Record, path: Path) -> float:
+    """A number in a record."""
+    found: Any = r
+    for key in path:
+        found = found[key]
+    return float(found)
 
 
 def data_kind(group: Sequence[Record]) -> str:

@@ -133,7 +133,7 @@ def _grouped(records: list[Record]) -> dict[str, list[Record]]:
 def _place(r: Record) -> tuple[int, bool, bool, int]:
     """The minimal frame first, and what compares with the paper: O(5) before GL(5), long runs before short."""
     c = r["configuration"]
-    epochs = c["recipe"]["epochs"] if r["experiment"] == "nbody" else 0
+    epochs = c["recipe"]["epochs"] if r["experiment"] in ("nbody", "hull") else 0
     return -epochs, c["method"] != "minimal", bool(c.get("shear")), r["seed"]
 
 
@@ -159,7 +159,10 @@ def _label(r: Record) -> str:
     if "edges" in c:
         parts.append({"fourth": "paper's edge features", "potential": "potentials as edge features"}[c["edges"]])
     if c.get("copies", 1) > 1:
-        parts.append(f"{c['copies']} random poses in a step")
+        how = " by the mean of their answers" if c.get("together") else ""
+        parts.append(f"{c['copies']} random poses in a step{how}")
+    if c.get("turns", 1) > 1:
+        parts.append(f"mean of {c['turns']} poses in tests")
     if c.get("rest_frame") is False:
         parts.append("no rest frame")
     if c.get("apart") is False:

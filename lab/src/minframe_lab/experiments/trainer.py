@@ -22,6 +22,7 @@ from minframe_lab.experiments.experiment import Batch, Experiment
 
 State = dict[str, Any]
 SAVE_SECONDS = 30.0
+RESAMPLES = 1000  # of a test set
 
 
 @dataclass
@@ -170,3 +171,10 @@ def _validate(experiment: Experiment, average: nn.Module, validation: Batch, don
 def in_parts(function: Callable[..., Tensor], data: Batch, size: int = 500) -> Tensor:
     """What a function returns for all samples, computed for some at a time."""
     return torch.cat([function(*(x[i : i + size] for x in data)) for i in range(0, len(data[0]), size)])
+
+
+def resampled_error(each: Tensor) -> float:
+    """The standard deviation of a mean over the samples of a test set, by resampling it; few may carry much of it."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = [torch.randint(len(each), (len(each),), generator=generator) for _ in range(RESAMPLES)]
+    return float(torch.stack([each[d].mean() for d in drawn]).std())

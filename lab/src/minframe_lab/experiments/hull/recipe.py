@@ -15,7 +15,7 @@ from minframe_lab.experiments.experiment import Advance, Batch, Experiment, Reci
 from minframe_lab.experiments.hull import data
 from minframe_lab.experiments.hull.backbone import CloudNetwork
 from minframe_lab.experiments.methods import frames_of
-from minframe_lab.experiments.trainer import in_parts
+from minframe_lab.experiments.trainer import in_parts, resampled_error
 
 D = data.DIMENSION
 GROUP = mf.S() * mf.O(D)
@@ -120,13 +120,18 @@ class Hull(Experiment):
         return {"mse": float(error.square().mean()), "mae": float(error.abs().mean())}
 
     def measure(self, model: nn.Module, data: Batch) -> dict[str, Any]:
-        """How far permutations and isometries change a volume: the worst relative to it, and the mean difference."""
+        """How far permutations and isometries change a volume, the worst relative to it and on average; its error."""
         x = data[0][:500]
         with torch.no_grad():
             relative = mf.testing.equivariance_error(model, GROUP, x, inputs="point", outputs="scalar")
             g = GROUP.random(len(x), n=x.shape[1])
             difference = (model(GROUP.act(g, x)) - model(x)).abs()
-        return {"invariance_error": float(relative.max()), "invariance_error_l1": float(difference.double().mean())}
+        each = (in_parts(model, data[:1]) - data[1]).double().square()
+        return {
+            "invariance_error": float(relative.max()),
+            "invariance_error_l1": float(difference.double().mean()),
+            "mse_error": resampled_error(each),
+        }
 
     def draw(self, model: nn.Module, data: Batch, folder: Path) -> None:
         plots.scatter(in_parts(model, data[:1]), data[1], "volume", folder / "volumes.png")

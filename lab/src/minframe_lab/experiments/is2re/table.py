@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from minframe_lab.experiments.is2re.data import TESTS
 from minframe_lab.experiments.plots import STYLE
-from minframe_lab.experiments.rows import Record, command, data_kind, grouped, seeds, spread, table
+from minframe_lab.experiments.rows import Record, command, data_kind, difference, grouped, seeds, spread, table
 
 METHODS = {
     "unordered": "minimal frame, unordered",
@@ -157,8 +157,7 @@ def _difference(framed: list[Record], other: list[Record]) -> str:
     def mean(group: list[Record], part: str, name: str) -> float:
         return statistics.mean(r[part][name] for r in group)
 
-    gain = mean(framed, "test", "mae_id") - mean(other, "test", "mae_id")
-    error = sum(mean(g, "test", "mae_id_error") ** 2 for g in (framed, other)) ** 0.5
+    gain, error = difference(framed, other, ("test", "mae_id"), ("test", "mae_id_error"))
     changes = [f"{mean(g, 'measured', 'invariance_error'):.1e}" for g in (framed, other)]
     paired = all("over_stochastic" in r["measured"] for r in (*framed, *other))  # in turns, in one process
     name = "over_stochastic" if paired else "samples_a_second"

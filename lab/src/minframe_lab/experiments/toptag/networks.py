@@ -78,6 +78,7 @@ class MinkowskiLayer(nn.Module):
     def __init__(self, width: int, invariant: bool, last: bool) -> None:
         super().__init__()
         self.last = last  # where momenta go behind it is of no use
+        self.parts = [width, width, PAIR_FEATURES]
         self.message = nn.Sequential(
             nn.Linear(2 * width + PAIR_FEATURES, width),
             nn.LayerNorm(width),
@@ -92,15 +93,17 @@ class MinkowskiLayer(nn.Module):
             self.move = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1, bias=False))
 
     def forward(self, h: Tensor, x: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
-        n = h.shape[1]
         if self.vectors is not None:
             x = x + self.vectors(x)
         products = minkowski(x.unsqueeze(2), x.unsqueeze(1))
         square = products.diagonal(dim1=1, dim2=2)
         distance = square.unsqueeze(2) + square.unsqueeze(1) - 2 * products
         edges = torch.stack([squashed(distance), squashed(products)], -1)
-        both = torch.cat([h.unsqueeze(2).expand(-1, -1, n, -1), h.unsqueeze(1).expand(-1, n, -1, -1), edges], -1)
-        m = self.message(both) * pair.unsqueeze(-1)
+        # The first map of a message is linear in both ends: it is taken once a constituent, not once a pair.
+        first = cast(nn.Linear, self.message[0])
+        to, fro, of_pair = torch.split(first.weight, self.parts, 1)
+        linear = nn.functional.linear(h, to, first.bias).unsqueeze(2) + (h @ fro.mT).unsqueeze(1) + edges @ of_pair.mT
+        m = self.message[1:](linear) * pair.unsqueeze(-1)
         received = (m * self.weight(m)).sum(2)
         if not self.last:
             x = x + VECTOR_STEP * ((self.move(m) * pair.unsqueeze(-1)).clamp(-100, 100) * x.unsqueeze(1)).mean(2)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from minframe_lab.experiments import paper
 from minframe_lab.experiments.plots import STYLE
-from minframe_lab.experiments.rows import Record, command, data_kind, grouped, seeds, spread, table
+from minframe_lab.experiments.rows import Record, command, data_kind, difference, grouped, seeds, spread, table
 
 NETWORKS = {"transformer": "transformer", "minkgnn": "MinkGNN", "mass": "jet mass alone"}
 METHODS = {
@@ -139,18 +139,11 @@ def contribution(groups: dict[Any, list[Record]]) -> str:
             continue
         for other in ("preprocessed", "plain", "augmented", "invariant"):
             if other in methods:
-                gain, error = _difference(framed, methods[other])
+                gain, error = difference(framed, methods[other], ("test", "auc"), ("test", "auc_error"))
                 parts.append(f"{NETWORKS[network]} at {size:,} jets over {METHODS[other]}: {gain:+.4f} ± {error:.4f}")
     if not parts:
         return "What the frame itself contributes here: no pair of rows is there to say it."
-    return f"What the frame itself contributes here, in AUC: {'; '.join(parts)}."
-
-
-def _difference(group: list[Record], other: list[Record]) -> tuple[float, float]:
-    """Of mean AUCs, and its error, with those of both test results taken as independent: an upper bound."""
-    gain = statistics.mean(r["test"]["auc"] for r in group) - statistics.mean(r["test"]["auc"] for r in other)
-    squares = [statistics.mean(r["test"]["auc_error"] for r in g) ** 2 for g in (group, other)]
-    return gain, sum(squares) ** 0.5
+    return f"What the frame itself contributes here, in AUC (errors: of the test set and of seeds): {'; '.join(parts)}."
 
 
 def figures(records: list[Record], folder: Path) -> None:
