@@ -204,5 +204,5 @@ class JetFile:
 def _hint(error: Exception) -> str:
     """The first line of what the library says, and what to do about a filter that is missing."""
     said = next(iter(str(error).splitlines()), type(error).__name__)
-    missing = "plugin" in said or "filter" in said
+    missing = "plugin" in said or "not registered" in said  # a filter that is there and fails met damaged rows
     return f"{said}; a compression that needs: pip install hdf5plugin" if missing else said
