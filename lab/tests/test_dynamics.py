@@ -243,6 +243,20 @@ class TestFrames:
         share = torch.bincount(picked.flatten(), minlength=int(shown.first[1])) / 2000
         torch.testing.assert_close(share.double(), found.weight[: int(shown.first[1])], atol=0.05, rtol=0)
 
+    @pytest.mark.parametrize("method", METHODS)
+    def test_all_methods_can_begin_in_random_rotations(self, method: str) -> None:
+        """The first steps then are those without a frame, number for number; later ones are those of the method."""
+        found = []
+        for one in (Dynamics(method="plain"), Dynamics(method=method, start="plain", warm=0.5)):
+            torch.manual_seed(0)
+            part, batch = one.trained(one.model(), data.load("train"))
+            steps = one.recipe.epochs // 2
+            torch.manual_seed(1)
+            found.append([part(batch[0])[1].detach() for _ in range(steps + 1)])
+        same = [torch.equal(a, b) for a, b in zip(*found, strict=True)]
+        assert all(same[:-1])
+        assert same[-1] == (method == "plain")
+
     def test_parts_of_forces_add_up(self) -> None:
         model = Dynamics(method="minimal").model().double().eval()
         batch = tuple(x.double() if x.is_floating_point() else x for x in data.load("validation"))

@@ -163,7 +163,9 @@ class TestRuns:
         words += ["--width", "8", "--interactions", "1", "--gaussians", "6", "--epochs", "2"]
         two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         for name, start in (("one", [sys.executable]), ("two", two)):
-            done = subprocess.run([*start, *words, "--output", str(tmp_path / name)], capture_output=True, text=True)
+            done = subprocess.run(
+                [*start, *words, "--output", str(tmp_path / name)], capture_output=True, text=True, timeout=400
+            )
             assert done.returncode == 0, done.stderr
         one, both = (record.read(tmp_path / name) for name in ("one", "two"))
         assert both["processes"] == 2

@@ -185,7 +185,9 @@ class TestRuns:
         words += ["--epochs", "3", "--layers", "1"]
         two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         for name, start in (("one", [sys.executable]), ("two", two)):
-            done = subprocess.run([*start, *words, "--output", str(tmp_path / name)], capture_output=True, text=True)
+            done = subprocess.run(
+                [*start, *words, "--output", str(tmp_path / name)], capture_output=True, text=True, timeout=400
+            )
             assert done.returncode == 0, done.stderr
         one, both = (json.loads((tmp_path / name / record.METRICS).read_text()) for name in ("one", "two"))
         assert both["processes"] == 2

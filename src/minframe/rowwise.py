@@ -88,3 +88,12 @@ def _tensors(values: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor, None]
     elif isinstance(values, (tuple, list)):
         for i, value in enumerate(values):
             yield from _tensors(value, (*path, str(i)))
+
+
+def untyped(name: str) -> str:
+    """What to say of an argument with a tensor that nobody knows how to repeat for several poses."""
+    return (
+        f"{name} holds a tensor without a type, and mf.frames.Smooth shows the backbone several poses of each sample: "
+        f"say in inputs= how to repeat it: {name!r}: 'scalar' (one entry per sample), 'node' (per row), 'edge' (per "
+        "pair of rows), 'edge_index', 'edge_attr', or 'constant' (the same for all)"
+    )

@@ -12,13 +12,13 @@ from minframe.checks import graph_hint
 from minframe.cloud import Cloud, Input
 from minframe.declared import check_kinds, check_names, frame_paths
 from minframe.frame import Frame
-from minframe.frame.collate import collated
+from minframe.frame.collate import fitted
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
 from minframe.prior import Turn, check_prior, miss, turn
 from minframe.recorded import RecordsLabelling
-from minframe.rowwise import check_rowwise
+from minframe.rowwise import check_rowwise, untyped
 from minframe.signature import Path, Signature, leaves, map_typed
 from minframe.tracing import has_tangent, tree_leaves, tree_map
 
@@ -33,18 +33,11 @@ def _along(function: Callable[[Path, str, Any], Any], types: Any, values: Any, p
     return map_typed(function, types, values, path, strict)
 
 
-def _mean(results: Sequence[Any]) -> Any:
-    """The mean of every tensor in results of one structure."""
+def _total(results: Sequence[Any], divisor: int = 1) -> Any:
+    """The sum of every tensor in results of one structure, divided by a number."""
     if len(results) == 1:
         return results[0]
-    return tree_map(lambda *x: sum(x) / len(x) if isinstance(x[0], Tensor) else x[0], *results)
-
-
-def _total(results: Sequence[Any]) -> Any:
-    """The sum of every tensor in results of one structure."""
-    if len(results) == 1:
-        return results[0]
-    return tree_map(lambda *x: sum(x[1:], x[0]) if isinstance(x[0], Tensor) else x[0], *results)
+    return tree_map(lambda *x: sum(x[1:], x[0]) / divisor if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(RecordsLabelling):
@@ -147,17 +140,7 @@ class Equivariant(RecordsLabelling):
 
     def _fitted(self, given: Frame | Sequence[Frame], values: dict[str, Any]) -> Frame:
         """The frame of a call that brings it, or one for each sample, with it."""
-        cloud = self._cloud(values)
-        frame = given if isinstance(given, Frame) else collated(given, cloud.layout)
-        if frame.group != self.group:
-            raise ValueError(f"frame is of {frame.group}, but the model is equivariant to {self.group}")
-        if frame.labelling is not None and frame.labelling != self.labelling:
-            raise ValueError(
-                f"frame was made with the canonical labelling of {frame.labelling}, but the model has that of "
-                f"{self.labelling}: canonical orders differ between libraries and versions; find the frames again"
-            )
-        frame.check_inputs(cloud)
-        return frame.for_other_inputs()
+        return fitted(given, self._cloud(values), self.group, self.labelling)
 
     def averaged(self, found: Frame | Sequence[Frame], names: Sequence[str], values: dict[str, Any]) -> Any:
         """The result of a call, given its frame or frames; ``names`` are those of positional arguments."""
@@ -166,7 +149,7 @@ class Equivariant(RecordsLabelling):
             return _total([self._pass(part, names, values) for part in found.parts()])
         if isinstance(found, Frame):
             return self._pass(found, names, values)
-        return _mean([self._pass(frame, names, values) for frame in found])
+        return _total([self._pass(frame, names, values) for frame in found], len(found))
 
     def frame(self, *args: Any, **kwargs: Any) -> Frame:
         """The frame that a call with these arguments would use: its rank, size, margin and element.
@@ -300,11 +283,7 @@ class Equivariant(RecordsLabelling):
             if name in self.inputs:
                 x = map_typed(set_edges, self.inputs[name], x, (name,), strict=False)
             if any(isinstance(leaf, Tensor) for leaf in tree_leaves(x)):
-                raise ValueError(
-                    f"{name} holds a tensor without a type, and mf.frames.Smooth shows the backbone several poses of "
-                    f"each sample: say in inputs= how to repeat it: {name!r}: 'scalar' (one entry per sample), 'node' "
-                    "(per row), 'edge' (per pair of rows), 'edge_index', 'edge_attr', or 'constant' (the same for all)"
-                )
+                raise ValueError(untyped(name))
 
     def _frames(self, values: dict[str, Any]) -> Frame | Sequence[Frame]:
         """The frame of one call, or several."""

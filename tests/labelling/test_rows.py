@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.frame.sparse import _classes
+from minframe.frame.listed import classes as _classes
 from minframe.labelling import native, rows
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.colours import edge_colours, node_colours

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minframe.frame.base import Frame
+from minframe.cloud import Cloud
+from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import LinearFrame
 from minframe.frame.product import ProductFrame
 from minframe.frame.sparse import SparseFrame
@@ -51,6 +52,20 @@ def collate(frames: Sequence[Frame], mask: Tensor | None = None, batch: Tensor |
     if 0 < len(masks) < len(frames):
         raise ValueError("some of the frames have a mask and some do not: give the mask of the batch")
     return collated(frames, Dense((len(frames),), sizes[0], torch.stack(masks) if masks else None))
+
+
+def fitted(given: Frame | Sequence[Frame], cloud: Cloud, group: Acts, labelling: str | None) -> Frame:
+    """The frame of a cloud that was found before, or one for each sample; ``labelling`` is that of the model."""
+    frame = given if isinstance(given, Frame) else collated(given, cloud.layout)
+    if frame.group != group:
+        raise ValueError(f"frame is of {frame.group}, but the model is equivariant to {group}")
+    if frame.labelling is not None and frame.labelling != labelling:
+        raise ValueError(
+            f"frame was made with the canonical labelling of {frame.labelling}, but the model has that of "
+            f"{labelling}: canonical orders differ between libraries and versions; find the frames again"
+        )
+    frame.check_inputs(cloud)
+    return frame.for_other_inputs()
 
 
 def collated(frames: Sequence[Frame], layout: Layout) -> Frame:

@@ -13,127 +13,23 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from minframe.checks import (
-    check_edge_index,
-    check_not_mapped,
-    check_numbers,
-    check_tensor,
-    data_checks_enabled,
-)
-from minframe.cloud import Cloud, Input, Relations
+from minframe.checks import check_numbers, data_checks_enabled
+from minframe.cloud import Cloud
 from minframe.frame import Frame
+from minframe.frame.listed import check_undirected, classes, smallest_gap
 from minframe.frame.permutation import Permutes
 from minframe.frame.record import Known
 from minframe.frame.size import Size, nested
 from minframe.labelling.action import inverse
 from minframe.labelling.arcs import Arcs
-from minframe.labelling.cluster import combine
-from minframe.labelling.colours import channels, tolerance
 from minframe.labelling.counting import count_automorphisms
 from minframe.labelling.label import SparseLabelling, label_sparse
 from minframe.labelling.ops import labelled_sparse, sparse_edge_orbits
 from minframe.labelling.orbits import edge_orbits_sparse, orbit_mean
-from minframe.labelling.rows import count_samples, joins_nodes, listed_classes, take
-from minframe.layout import Dense, Layout, Ragged, layout_of
+from minframe.labelling.rows import listed_classes, take
+from minframe.layout import Layout, Ragged
 from minframe.tracing import is_compiling
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE, Type
-
-
-def sparse_cloud(
-    nodes: Sequence[Input],
-    edges: Sequence[Input],
-    index: Sequence[Input],
-    attr: Sequence[Input],
-    mask: Tensor | None,
-    batch: Tensor | None,
-    names: tuple[str, str] = ("mask", "batch"),
-    num_nodes: int | None = None,
-) -> Cloud:
-    """Check the inputs that list the edges of graphs, and combine them into a cloud."""
-    if len(index) != 1 or edges:
-        given = ", ".join(f"{i.name}: {i.type!r}" for i in [*index, *edges, *attr])
-        raise ValueError(f"edges are given by one 'edge_index', with 'edge_attr' beside it, or as 'edge'; got {given}")
-    if mask is not None:
-        raise ValueError(f"{names[0]}= has no place beside 'edge_index': nodes have no padding there")
-    for item in [*nodes, *index, *attr]:
-        check_tensor(item.x, item.name)
-        check_not_mapped(item.x, "S() of listed edges", item.name)
-    edge_index = index[0].x
-    if num_nodes is not None:
-        n = num_nodes
-    elif nodes:
-        n = nodes[0].x.shape[0]
-    elif batch is not None:
-        n = batch.shape[0]
-    else:
-        check_edge_index(edge_index, index[0].name)
-        n = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    layout = _layout(n, batch, names, edge_index.device)
-    if not joins_nodes(edge_index, n, layout.index if isinstance(layout, Ragged) else None):
-        check_edge_index(edge_index, index[0].name, n)
-        if isinstance(layout, Ragged) and data_checks_enabled():
-            graph = layout.index[edge_index]
-            if not torch.equal(graph[0], graph[1]):
-                raise ValueError(
-                    f"{index[0].name} joins nodes of different graphs according to {names[1]}: correct one"
-                )
-    for name, x, kind in [*nodes, *attr]:
-        want = n if kind != "edge_attr" else edge_index.shape[1]
-        if x.ndim < 1 or x.shape[0] != want:
-            raise ValueError(f"{name} of type {kind!r} must have shape ({want},) or ({want}, c), got {tuple(x.shape)}")
-    relations = Relations([i.x for i in nodes], [i.x for i in attr], edge_index)
-    return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
-
-
-def _layout(n: int, batch: Tensor | None, names: tuple[str, str], device: torch.device) -> Layout:
-    """The layout of ``n`` nodes."""
-    if batch is None:
-        return Dense((), n)
-    count = count_samples(batch) if isinstance(batch, Tensor) and batch.shape == (n,) else -1
-    if count >= 0:
-        return Ragged(batch, count)
-    return layout_of(torch.empty((n, 1), device=device), None, batch, names)
-
-
-def _classes(features: Sequence[Tensor], graph: Tensor, rtol: float) -> Tensor:
-    """Ranks ``(m,)`` of rows ``(m, ...)`` in lexicographic order, counted from 0 within the graph of each."""
-    parts = [graph]
-    for x in features:
-        for values in channels(x, 1).unbind(-1):
-            order = values.argsort()
-            order = order[graph[order].argsort(stable=True)]
-            size = values.abs() if values.is_floating_point() else torch.zeros_like(values)
-            largest = size.new_zeros(len(graph)).scatter_reduce(0, graph, size, "amax")[graph[order]]
-            cut = values[order].diff() > tolerance(x, rtol) * largest[1:]
-            cut = torch.cat([cut.new_zeros(1), cut | (graph[order].diff() > 0)])
-            parts.append(torch.empty_like(order).scatter_(0, order, cut.cumsum(0)))
-    classes = combine(torch.stack(parts, -1))
-    first = classes.new_full((len(graph),), len(graph)).scatter_reduce(0, graph, classes, "amin")
-    return classes - first[graph]
-
-
-def _smallest_gap(features: Sequence[tuple[Tensor, Tensor]], count: int, rtol: float, device: torch.device) -> Tensor:
-    """The distance of the numbers of one channel from another clustering, relative to the largest, ``(count,)``.
-
-    As ``relations.smallest_gap``, for ``features`` ``(m, ...)`` with the graph ``(m,)`` of each row. Two numbers are
-    equal if their difference is at most ``rtol`` times the largest; the result is the distance of a difference from
-    that bound. Every listed entry is an edge, so "no edge" is not a value here. Infinite without features: nothing can
-    flip.
-    """
-    least = torch.full((count,), torch.inf, dtype=torch.float64, device=device)
-    for x, graph in features:
-        allowed = tolerance(x, rtol)
-        for values in channels(x.detach(), 1).double().unbind(-1):
-            order = values.argsort()
-            order = order[graph[order].argsort(stable=True)]
-            value, owner = values[order], graph[order]
-            largest = value.new_zeros(count).scatter_reduce(0, graph, values.abs(), "amax")
-            scale = torch.where(largest > 0, largest, 1.0)[owner[1:]]
-            gap = value.diff() / scale
-            apart = (owner.diff() == 0) & (gap > 0)
-            gap = torch.where(apart, (gap - allowed).abs(), torch.inf)
-            least = least.scatter_reduce(0, owner[1:], gap, "amin")
-    return least
 
 
 def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
@@ -145,40 +41,29 @@ def sparse_frame(group: Permutes, cloud: Cloud) -> SparseFrame:
     batch = layout.index if isinstance(layout, Ragged) else None
     samples = math.prod(layout.batch_shape)
 
-    def classes(features: Sequence[Tensor], graph: Tensor | None, like: Tensor) -> Tensor:
+    def ranks(features: Sequence[Tensor], graph: Tensor | None, like: Tensor) -> Tensor:
         found = listed_classes(features, graph, samples, group.rtol)
         if found is not None:
             return found
         for x in features:
             check_numbers(x, cloud.name, what="row")
-        return _classes(features, torch.zeros_like(like) if graph is None else graph, group.rtol)
+        return classes(features, torch.zeros_like(like) if graph is None else graph, group.rtol)
 
     colours = edge_index.new_zeros(n)
     if relations.nodes and n:
-        colours = classes(relations.nodes, batch, colours)
+        colours = ranks(relations.nodes, batch, colours)
     edges = None
     if relations.edges and edge_index.shape[1]:
-        edges = classes(relations.edges, None if batch is None else batch[edge_index[0]], edge_index[0]) + 1
+        edges = ranks(relations.edges, None if batch is None else batch[edge_index[0]], edge_index[0]) + 1
     if group.directed is False and data_checks_enabled():
-        _check_undirected(edge_index, edges, n, cloud.name)
+        check_undirected(edge_index, edges, n, cloud.name)
 
     def margin() -> Tensor:
         graph = edge_index.new_zeros(n) if batch is None else batch
         features = [(x, graph) for x in relations.nodes] + [(x, graph[edge_index[0]]) for x in relations.edges]
-        return _smallest_gap(features, math.prod(layout.batch_shape), group.rtol, edge_index.device)
+        return smallest_gap(features, math.prod(layout.batch_shape), group.rtol, edge_index.device)
 
     return SparseFrame(group, layout, relations.edge_index, colours, edges, batch, margin)
-
-
-def _check_undirected(edge_index: Tensor, edges: Tensor | None, n: int, name: str) -> None:
-    colours = torch.ones_like(edge_index[0]) if edges is None else edges
-    forth, back = ((a * n + b) for a, b in (edge_index, edge_index.flip(0)))
-    (forth, i), (back, j) = forth.sort(), back.sort()
-    if not (torch.equal(forth, back) and torch.equal(colours[i], colours[j])):
-        raise ValueError(
-            f"{name} was declared undirected, but some edges are listed in one direction only or with two weights: "
-            "list both directions, or leave directed= out"
-        )
 
 
 def _at(x: Tensor, index: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from minframe.cloud import Input
-from minframe.frame.sparse import sparse_cloud
+from minframe.frame.listed import sparse_cloud
 from minframe.groups.permutation import S
 from minframe.labelling.backend import DEFAULT
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from minframe.checks import check_not_mapped, check_tensor
 from minframe.cloud import Cloud, Input, Relations
 from minframe.frame import Frame
+from minframe.frame.listed import sparse_cloud
 from minframe.frame.permutation import PermutationFrame
-from minframe.frame.sparse import sparse_cloud, sparse_frame
+from minframe.frame.sparse import sparse_frame
 from minframe.groups.linear import LinearGroup
 from minframe.groups.product import Permutations, Product
 from minframe.labelling.action import inverse, move

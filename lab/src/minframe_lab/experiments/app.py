@@ -137,17 +137,29 @@ def dynamics(
     limit: Limit = None,
     threads: Threads = 1,
     sharpness: Annotated[float, typer.Option(min=6, help="Of smooth frames.")] = 16.0,
-    warm: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a training in smooth frames that hard ones begin.")
-    ] = 0.75,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="How training begins: minimal, smooth frames with hard ones; plain, all in random rotations."
+        ),
+    ] = "minimal",
+    warm: Annotated[float, typer.Option(min=0, max=1, help="Share of the training that begins so.")] = 0.75,
     agreement: Annotated[
         float, typer.Option(min=0, help="Weight in the loss of what poses of a molecule differ by in energy.")
     ] = 0.0,
     picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
 ) -> None:
     """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""
+    if start not in moving.STARTS:
+        raise typer.BadParameter(f"--start is one of {', '.join(moving.STARTS)}, not {start}")
     wanted = moving.Dynamics(
-        method=method, seed=seed, sharpness=sharpness, warm=warm, agreement=agreement, picoseconds=picoseconds
+        method=method,
+        seed=seed,
+        sharpness=sharpness,
+        start=start,
+        warm=warm,
+        agreement=agreement,
+        picoseconds=picoseconds,
     )
     if method == "potential" and evaluate is None:
         folder = output or Path("runs") / f"dynamics-potential-{seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import torch
@@ -35,10 +36,12 @@ def engine() -> Fabric:
 def leave() -> None:
     """Part from the other processes, when training is over.
 
-    Threads of the connection that still run when Python ends would abort the process.
+    Threads of the connection that still run when Python ends would abort the process. Models go first: one that is the
+    last to hold the process group waits, in its destructor, for a thread that waits for the interpreter.
     """
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 

@@ -23,6 +23,7 @@ from minframe_lab.experiments.experiment import Advance, Batch, Experiment, Reci
 
 METHODS = ("minimal", "pca", "smooth", "drawn", "plain")
 SMOOTH = ("smooth", "drawn")
+STARTS = ("minimal", "plain")
 TYPES = {"pos": "point", "species": "node"}
 
 
@@ -43,7 +44,9 @@ class Dynamics(Experiment):
 
     Attributes:
         sharpness: of smooth frames.
-        warm: share of the training in smooth frames that goes on in hard ones, at the beginning.
+        start: how the training begins: ``"minimal"``, in hard frames, which only smooth ones ask for; or ``"plain"``,
+            without a frame in random orientations, for all methods.
+        warm: share of the training that goes on as ``start`` says.
         agreement: weight in the loss of the variance of energies over the poses of a sample.
         picoseconds: length of the paths. Those at half the step have a quarter of it.
     """
@@ -57,6 +60,7 @@ class Dynamics(Experiment):
         )
     )
     sharpness: float = 16.0
+    start: str = "minimal"
     warm: float = 0.75
     agreement: float = 0.0
     picoseconds: float = 20.0
@@ -84,17 +88,19 @@ class Dynamics(Experiment):
     def trained(self, model: nn.Module, train: Batch) -> tuple[nn.Module, Batch]:
         """A module that takes the numbers of samples, whose poses are computed here, once."""
         batch = (torch.arange(len(train[0])), *train[2:])
+        backbone = cast(nn.Module, model.backbone)
+        turned = Turned(Centred(backbone), train)
         if self.method == "plain":
-            return Turned(model, train), batch
-        wrapped = cast(mf.Invariant, model)
-        backbone = cast(nn.Module, wrapped.backbone)
+            return Posed(backbone, turned, turned, 0), batch
         draw = self.method in ("drawn", "pca")  # of the poses of PCA frames, which have one weight, one at a time
-        late = Shown(backbone, poses(wrapped, train), train[1], train[2], train[3], draw)
-        if self.method not in SMOOTH:
-            return Posed(late, late, 0), batch
-        hard = poses(self._wrapped(backbone, "minimal"), train)
+        late = Shown(backbone, poses(cast(mf.Invariant, model), train), train[1], train[2], train[3], draw)
+        early: nn.Module = turned
+        if self.start == "minimal":
+            if self.method not in SMOOTH:
+                return Posed(backbone, late, late, 0), batch
+            early = Shown(backbone, poses(self._wrapped(backbone, "minimal"), train), train[1], train[2], train[3])
         steps = (len(train[0]) // self.recipe.batch_size or 1) * self.recipe.epochs
-        return Posed(Shown(backbone, hard, train[1], train[2], train[3]), late, round(self.warm * steps)), batch
+        return Posed(backbone, early, late, round(self.warm * steps)), batch
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Of what ``trained`` returns."""

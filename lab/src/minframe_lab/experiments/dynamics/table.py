@@ -17,6 +17,7 @@ LABELS = {
     "pca": "PCA frames",
     "plain": "no frame, random rotations",
 }
+FRAMED = ("smooth", "drawn", "minimal", "pca")
 TITLE = "## Molecules in motion, SE(3)"
 NOTE = """
 A network of pairs of atoms (two layers, width 48), which knows nothing of rotations, learns energies and forces of
@@ -41,9 +42,15 @@ def label(r: Record) -> str:
     text = LABELS[c["method"]]
     if c["method"] in ("smooth", "drawn"):
         text += f", sharpness {c['sharpness']:g}"
-        text += f", {c['warm']:.0%} of the epochs in hard ones" if c["warm"] else ""
+        text += f", {c['warm']:.0%} of the epochs in hard ones" if c["warm"] and not turned(c) else ""
         text += f", variance over poses weighed by {c['agreement']:g}" if c.get("agreement") else ""
+    text += f", {c['warm']:.0%} of the epochs in random rotations" if turned(c) and c["method"] in FRAMED else ""
     return text + (f", seed {c['seed']}" if c["seed"] else "")
+
+
+def turned(configuration: Record) -> bool:
+    """Whether training began in random rotations, for all methods."""
+    return configuration.get("start") == "plain"
 
 
 def section(records: list[Record]) -> Iterable[str]:

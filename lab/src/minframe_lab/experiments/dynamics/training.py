@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 import minframe as mf
-from minframe_lab.experiments.dynamics.poses import Shown
 from minframe_lab.experiments.experiment import Batch
 
 
@@ -22,17 +21,18 @@ def with_forces(model: Callable[..., Tensor], batch: Batch, training: bool = Fal
 
 
 class Posed(nn.Module):
-    """Energies and forces of samples by their number, in one kind of frames in the first ``steps``, then in another.
+    """Energies and forces of samples by their number, shown to a backbone in one way for ``steps``, then in another.
 
     The force in smooth frames has a term ``sum_k grad w_k f(pose k)``. It is small where the backbone gives all poses
-    of a molecule the same energy, and noise where it knows nothing yet. In hard frames it is spared this.
+    of a molecule the same energy, and noise where it knows nothing yet. In hard frames it is spared this; in random
+    orientations it learns to give all of them one energy.
     """
 
     calls: Tensor
 
-    def __init__(self, early: Shown, late: Shown, steps: int) -> None:
+    def __init__(self, backbone: nn.Module, early: nn.Module, late: nn.Module, steps: int) -> None:
         super().__init__()
-        self.backbone = late.backbone
+        self.backbone = backbone
         self.shown = (early, late)  # in a tuple, so that the backbone that they share is found once
         self.steps = steps
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
