@@ -11,9 +11,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from minframe.layout import Dense, Layout
+from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg import action, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
 from minframe.linalg import soft_poses as soft_poses_
+from minframe.linalg.carry import Pairs, carry
 from minframe.linalg.rows import PivotedQR, Rows
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
@@ -70,7 +71,11 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
 def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
     """``matrix @ x`` for every row ``x``, ``(*rows, d)``; ``matrix`` is ``(*batch, d, d)``. Differentiable."""
     compiled = rows.dtype in DOUBLE and is_plain(matrix) and loops_for(rows, layout) is native
-    return native.multiply(rows, layout, matrix) if compiled else action.multiply(rows, layout.for_rows(matrix, rows))
+    if compiled:
+        return native.multiply(rows, layout, matrix)
+    if isinstance(layout, Ragged):
+        return carry(rows, matrix, Pairs.at(None, layout.owner(rows)))
+    return action.multiply(rows, layout.for_rows(matrix, rows))
 
 
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
@@ -91,7 +96,6 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     with torch.no_grad():  # gradients are what is wanted; any other derivative is not served
         compiled = (
             soft_slopes.library is not None
-            and short is None
             and found.moments_from is None
             and rows.is_cpu
             and rows.dtype == torch.float64
