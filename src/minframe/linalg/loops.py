@@ -15,13 +15,14 @@ from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg import action, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
 from minframe.linalg import soft_poses as soft_poses_
 from minframe.linalg.carry import Pairs, carry
-from minframe.linalg.rows import PivotedQR, Rows
+from minframe.linalg.rows import PivotedQR, Rows, WhiteQR
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
 from minframe.tracing import is_compiling, is_plain, is_transformed
 
 DOUBLE = torch.float64, torch.complex128
 NATIVE_DTYPES = torch.float32, torch.complex64, *DOUBLE
+MIN_PIVOT_RATIO = 0.05  # least ratio of pivots of a scatter matrix that is decomposed directly
 
 
 class Loops(Protocol):
@@ -60,6 +61,16 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
 
 
 operators.DECOMPOSE.append(pivoted_qr)
+
+
+def white_qr(rows: Rows, special: bool, recentre: bool) -> WhiteQR | None:
+    """The decomposition of rows that are made white first, all in one call.
+
+    ``special``: keep the volume; ``recentre``: subtract what rounding of the origin left of the mean. ``None``: there
+    are no compiled loops for it, or the rows of some sample are too far from white, and ``linalg.whiten`` has to serve.
+    """
+    compiled = loops_for(rows.values, rows.layout) is native
+    return native.white_qr(rows, special, recentre, MIN_PIVOT_RATIO) if compiled else None
 
 
 def scatter(rows: Tensor, layout: Layout) -> Tensor:
