@@ -189,11 +189,16 @@ class Cloud:
         """
         assert self.origin is not None
         y = self.layout.clean(x - self.layout.beside(self.origin, x, 1), 1)
-        if self.distance is not None or len(self.inputs) > 1 or y.dtype not in (torch.float64, torch.complex128):
+        if not self.centred_twice:
             return y
         rows, layout = self.layout.join([y])
         rest = layout.mean(rows)
         return self.layout.clean(y - self.layout.beside(rest, x, 1), 1)
+
+    @property
+    def centred_twice(self) -> bool:
+        """Whether the mean of points relative to the origin is subtracted as well, as the origin is their mean."""
+        return self.origin is not None and self.distance is None and len(self.inputs) == 1
 
     def tame_rows(self) -> tuple[Tensor, Layout, Tensor | None]:
         """``rows()`` for algorithms that refuse NaN, and a tensor ``(*batch,)`` that is NaN where there was any.
@@ -236,6 +241,14 @@ class Cloud:
         if self.origin is None:
             return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
         return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
+
+    def rows_as_given(self, precision: Precision) -> Rows:
+        """All rows, in the dtype and the unit that they have, without derivatives."""
+        rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
+        origin = None if self.origin is None else self.origin.detach()
+        if origin is not None and not self.is_centred:  # vectors among them have none
+            (rows, layout), origin = self.rows(), None
+        return Rows(rows.detach(), layout, precision, origin, self.longest)
 
     def as_rows(self) -> Rows:
         """The rows among which ``linalg`` chooses, without derivatives.

@@ -12,8 +12,9 @@ from torch import Tensor
 from minframe.cloud import Input
 from minframe.frame import Frame, LinearFrame
 from minframe.frame.weighted import WeightedFrame
+from minframe.layout import Ragged
 from minframe.layout.expand import RaggedExpansion
-from minframe.linalg.action import transform
+from minframe.linalg.carry import Pairs, carry
 from minframe.signature import Path
 from minframe.types import Type
 from minframe.wrap import Equivariant
@@ -25,29 +26,30 @@ class View:
 
     Attributes:
         sender: ``(M',)``, the node that sends along each.
+        pairs: the sender and the number of the pose of each.
         elements: the group elements that bring them there; ``None``, if these are not one for each pose.
-        matrices: of the elements, ``(M', d, d)``, found once for each type.
+        matrices: of the elements, ``(K, d, d)``, found once for each type.
     """
 
     sender: Tensor
+    pairs: Pairs
     elements: LinearFrame | None
     matrices: dict[Type, Tensor | None] = field(default_factory=dict)
 
     @staticmethod
     def of(frame: Frame, sender: Tensor) -> View:
         if isinstance(frame, WeightedFrame) and isinstance(frame.expansion, RaggedExpansion):
-            elements = frame.elements
-            return View(sender[frame.expansion.entry], elements if isinstance(elements, LinearFrame) else None)
-        return View(sender, frame if isinstance(frame, LinearFrame) else None)
+            sender, frame = sender[frame.expansion.entry], frame.elements
+        layout = frame.layout
+        assert isinstance(layout, Ragged)
+        return View(sender, Pairs.at(sender, layout.index), frame if isinstance(frame, LinearFrame) else None)
 
     def inward(self, kind: Type) -> Tensor | None:
         """The matrices for vectors of a type; ``None``, if it takes more than a matrix."""
         if self.elements is None or kind.core_ndim != 1 or kind.parity:
             return None
         if kind not in self.matrices:
-            matrix = self.elements.inward(kind)
-            index = self.elements.layout.for_rows
-            self.matrices[kind] = None if matrix is None else index(matrix, self.sender)
+            self.matrices[kind] = self.elements.inward(kind)
         return self.matrices[kind]
 
 
@@ -128,9 +130,10 @@ class Messages(Equivariant):
 
     def _sent(self, frame: Frame, path: Path, type: str, given: OfNodes) -> Tensor:
         view, kind = given.found.view(frame), self.group.types[type]
-        x = given.x[view.sender]  # already repeated for each pose
-        self.group.check(x, type, ".".join(path), frame.shown_layout)
         matrix = view.inward(kind)
         if matrix is not None:
-            return transform(x, kind, matrix, dtype=x.dtype)
+            self.group.check(given.x, type, ".".join(path), frame.shown_layout)
+            return carry(given.x, matrix, view.pairs)
+        x = given.x[view.sender]  # already repeated for each pose
+        self.group.check(x, type, ".".join(path), frame.shown_layout)
         return (view.elements or frame).shown(x, kind, own=False)

@@ -12,6 +12,7 @@ from minframe.labelling import native, rows
 from minframe.labelling.action import take_edges, take_nodes
 from minframe.labelling.colours import edge_colours, node_colours
 from minframe.labelling.orbits import _mean, orbit_mean
+from minframe.labelling.separate import separate_with_margin
 from molecular_graphs import STRONGLY_REGULAR, molecule_like
 
 pytestmark = pytest.mark.skipif(native._rows is None, reason="built without a C compiler")
@@ -209,3 +210,19 @@ def test_whole_calls_with_and_without_c() -> None:
 
 def test_whole_calls_ignore_labels() -> None:
     assert all(torch.equal(x, y) for x, y in zip(outputs(), outputs(relabel=5), strict=True))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 33, 64])
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_cells_are_cut_at_the_same_gaps(n: int, k: int) -> None:
+    """With ties, gaps about the tolerance and cells to begin with."""
+    values = numbers(torch.float64, 40, n, k, seed=n, noise=1e-3)
+    tolerance = torch.rand(40, 1, dtype=torch.float64) * 2e-3
+    cells = torch.zeros(40, n, dtype=torch.int64)
+    cells[::3, 2:] = 2
+    found = rows.separated(values, cells, tolerance)
+    assert found is not None
+    with native.disabled():
+        assert rows.separated(values, cells, tolerance) is None
+        for one, other in zip(found, separate_with_margin(values, cells, tolerance), strict=True):
+            assert torch.equal(one, other)

@@ -149,7 +149,7 @@ def test_rows_may_be_anywhere_in_memory() -> None:
 
 def test_poses_belong_to_whoever_asked() -> None:
     x = torch.randn(4, 6, 3)
-    for group in (mf.SE(3), mf.GL(3), mf.E(2) + mf.Trivial(1)):
+    for group in (mf.SE(3), mf.GL(3), mf.SL(3), mf.E(2) + mf.Trivial(1)):
         first, frame = mf.canonicalize(x, group)
         kept = first.clone()
         first.zero_()
@@ -160,7 +160,7 @@ def test_poses_belong_to_whoever_asked() -> None:
 
 
 @pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Unordered()], ids=str)
-@pytest.mark.parametrize("group", [mf.SO(3), mf.E(3), mf.Lorentz(3)], ids=str)
+@pytest.mark.parametrize("group", [mf.SO(3), mf.E(3), mf.Lorentz(3), mf.SL(3)], ids=str)
 def test_nan_shows_in_its_sample(group: mf.Group, frames: mf.frames.Method) -> None:
     x = torch.randn(3, 6, 3, dtype=torch.float64)
     x[1, 2, 0] = torch.nan
@@ -201,6 +201,40 @@ def test_products_agree(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> 
                 torch.set_num_threads(3)
                 try:
                     assert torch.equal(function(), one)
+                finally:
+                    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_white_rows_agree(layout: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call makes rows white and decomposes them, with any number of threads; thin rows are left to PyTorch."""
+    monkeypatch.setattr(native, "MIN_NUMEL_PER_THREAD", 1)
+    called = []
+    monkeypatch.setattr(
+        native, "white_qr", lambda *args, whole=native.white_qr: called.append(whole(*args)) or called[-1]
+    )
+    atol = 1e-11 if dtype in (torch.float64, torch.complex128) else 1e-5
+    for d in (1, 3, 4, 6):
+        n, given = 4 * d, {}
+        x = torch.cat([length * torch.eye(d, dtype=dtype) for length in (1, -2, 1.5, -1)])
+        x = x + 0.2 * torch.randn(3, n, d, dtype=dtype)
+        if layout == "masked":
+            given = {"mask": torch.arange(n) < torch.tensor([n, n - 1, 3 * d]).unsqueeze(-1)}
+        if layout == "batch vector":
+            x, given = x.reshape(3 * n, d), {"batch": torch.arange(3).repeat(n)}
+        thin = x * torch.tensor([*[1] * (d - 1), 1e-3], dtype=dtype)
+        for group in (group(d, complex=dtype.is_complex) for group in (mf.GL, mf.SL, mf.Aff)):
+            for rows, direct in ((x, True), *[(thin, False)] * (d > 1)):
+                found = partial(mf.canonicalize, rows, group, **given)
+                called.clear()
+                one, other = both(found)
+                assert [found is not None for found in called] == [direct]
+                for a, b in zip((one[0], one[1].element), (other[0], other[1].element), strict=True):
+                    torch.testing.assert_close(a, b, rtol=atol, atol=atol)
+                torch.set_num_threads(3)
+                try:
+                    assert torch.equal(found()[0], one[0])
                 finally:
                     torch.set_num_threads(1)
 

@@ -16,7 +16,7 @@ from minframe.linalg.soft_derivatives import differentiable_poses
 
 pytestmark = pytest.mark.skipif(soft_slopes.library is None, reason="the extension is not built")
 
-Compute = Callable[[Tensor], tuple[Tensor, Tensor]]
+Compute = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -26,9 +26,10 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def derivatives(compute: Compute, rows: Tensor) -> Iterator[Tensor]:
     """Of a sum of weights and bases that is not linear in them, and of rows: first, and second along a direction."""
     rows = rows.clone().requires_grad_()
-    weight, basis = compute(rows)
+    weight, basis, length2 = compute(rows)
     total = (weight * normal(*weight.shape, seed=1)).sum() + (basis.sin() * normal(*basis.shape, seed=2)).sum()
     total = total + (weight[:, None, None] * basis.square() * normal(*basis.shape, seed=3)).sum() + rows.square().sum()
+    total = total + (length2.sin() * normal(*length2.shape, seed=12)).sum()
     (slope,) = torch.autograd.grad(total, rows, create_graph=True)
     yield slope.detach()
     (change,) = torch.autograd.grad((slope * normal(*slope.shape, seed=4)).sum(), rows)
@@ -36,13 +37,14 @@ def derivatives(compute: Compute, rows: Tensor) -> Iterator[Tensor]:
 
 
 def compare(rows: Tensor, layout: Layout, rule: Rule) -> int:
-    """How many poses were compared."""
+    """How many poses were compared; the lengths of the axes of every third are differentiated too."""
     found = loops.soft_poses(rows, layout, rule, 1e-15, None)
+    short = torch.arange(len(found.sample)) % 3 == 0
 
     def by(module: Callable[..., object]) -> Compute:
-        def compute(x: Tensor) -> tuple[Tensor, Tensor]:
-            poses = module(x, layout, rule, found, None)
-            return poses.weight, poses.basis  # type: ignore[attr-defined]
+        def compute(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            poses = module(x, layout, rule, found, short)
+            return poses.weight, poses.basis, poses.length2[short]  # type: ignore[attr-defined]
 
         return compute
 

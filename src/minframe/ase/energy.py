@@ -41,6 +41,7 @@ from minframe.groups.sum import Sum, direct_sum
 from minframe.groups.trivial import Trivial
 from minframe.layout import Ragged
 from minframe.layout.expand import RaggedExpansion
+from minframe.linalg.carry import Pairs, carry
 from minframe.local import envelope
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
 from minframe.wrap import Invariant
@@ -192,9 +193,9 @@ def _turned(vectors: Tensor, inverse: Tensor, own: Tensor, pose: Tensor) -> Tens
     Along axes that no row determines there are no derivatives (see ``frames.smooth``). There may be coordinates: a
     neighbour at the cutoff has a vector, though its row is zero.
     """
-    columns = vectors.to(inverse.dtype).unsqueeze(-1)
-    free = ((inverse - own).detach()[pose] @ columns.detach()).squeeze(-1)
-    return ((own[pose] @ columns).squeeze(-1) + free).to(vectors.dtype)
+    pairs = Pairs.at(None, pose)
+    free = carry(vectors.detach(), (inverse - own).detach(), pairs, inverse.dtype)
+    return (carry(vectors, own, pairs, inverse.dtype) + free).to(vectors.dtype)
 
 
 def _per_structure(energies: Any, batch: Tensor, count: int) -> Tensor:

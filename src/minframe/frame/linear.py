@@ -15,8 +15,9 @@ from minframe.dtypes import narrow, wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.record import Known, UnlikeError, combined
 from minframe.frame.size import Size, counted
-from minframe.layout import Layout
+from minframe.layout import Layout, Ragged
 from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.carry import Pairs, carry
 from minframe.linalg.columns import Columns, with_columns
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
@@ -237,11 +238,11 @@ class LinearFrame(Frame):
             matrix, parts = self.stabiliser.fold(matrix, kind), self.stabiliser.in_parts(kind)
         det = self.group.determinant(self.linear) if kind.parity and self.linear is not None else None
         layout = self.layout
-        matrix = None if matrix is None else layout.for_rows(matrix, y)
         det = None if det is None else layout.for_rows(det, y)
         shift = layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
         if parts is None or matrix is None:
-            return transform(y, kind, matrix, det, shift, dtype)
+            return self._transformed(y, kind, matrix, det, shift, dtype)
+        matrix = layout.for_rows(matrix, y)
         moved = self._carried(y, kind, matrix, parts, det)
         moved = torch.where(layout.beside(parts.here, y, 0), moved, transform(y, kind, matrix, det))
         return narrow(moved if shift is None else moved + shift, dtype)
@@ -276,13 +277,31 @@ class LinearFrame(Frame):
         if self.shift is not None and kind.affine:  # first, so that a far origin costs no precision in the product
             x = x - layout.beside(self.shift, x, 1)
         x = layout.clean(x, kind.core_ndim)
-        matrix = None if matrix is None else layout.for_rows(matrix, x)
         det = self.group.determinant(self.inverse) if kind.parity and self.inverse is not None else None
         det = None if det is None else layout.for_rows(det, x)
         if columns is None or kind.core_ndim != 1:
-            return transform(x, kind, matrix, det, None, dtype)
-        y = transform(x, kind, matrix, det)
+            return self._transformed(x, kind, matrix, det, None, dtype)
+        y = self._transformed(x, kind, matrix, det)
         return narrow(columns.replace(y, x, lambda sample: layout.for_rows(sample, x)), dtype)
+
+    def _transformed(
+        self,
+        x: Tensor,
+        kind: Type,
+        matrix: Tensor | None,
+        det: Tensor | None = None,
+        shift: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """``transform`` by the matrices ``(*batch, d, d)`` of the samples; ``det`` and ``shift`` are those of rows."""
+        layout = self.layout
+        if matrix is None or kind.core_ndim != 1 or not isinstance(layout, Ragged):
+            return transform(x, kind, None if matrix is None else layout.for_rows(matrix, x), det, shift, dtype)
+        last = dtype is not None and det is None and shift is None
+        x = carry(
+            x, matrix, Pairs.at(None, layout.owner(x)), dtype if last else torch.promote_types(x.dtype, torch.float64)
+        )
+        return x if last else transform(x, kind, None, det, shift, dtype)
 
     def averaged(self, y: Tensor, kind: Type) -> Tensor:
         """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""

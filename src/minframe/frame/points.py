@@ -160,15 +160,12 @@ def _invariants(points: PointSet) -> Tensor:
         scatter = flat.mT @ flat.conj()
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
-        pairs = _products(y, y)
-        # The diagonal is a function of the lengths.
-        upper = torch.triu_indices(pairs.shape[-2], pairs.shape[-1], 1, device=y.device)
-        found += [
-            _real(pairs[..., upper[0], upper[1]]),
-            _real(_products(y, odd[:, None, None]).flatten(-2)),
-            even.real if even.is_complex() else even,
-            _real(_products(y, fixed).flatten(-2)),
-        ]
+        if y.shape[-2] > 1:  # the diagonal is a function of the lengths
+            pairs, upper = _products(y, y), torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
+            found.append(_real(pairs[..., upper[0], upper[1]]))
+        found += [_real(_products(y, odd[:, None, None]).flatten(-2)), even.real if even.is_complex() else even]
+        if fixed.shape[-2]:
+            found.append(_real(_products(y, fixed).flatten(-2)))
     return torch.cat(found, -1)
 
 
@@ -247,11 +244,11 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
-        sizes, order = _sizes(points).sort(-1)
-        apart = (sizes.diff(dim=-1) > points.slack).all(-1)
+        cells = separate(_sizes(points).unsqueeze(-1), points.start(), points.slack)
+        apart = is_discrete(cells)
         if bool(apart.all()):
-            return Ordering(order, None, *none)
-        todo = (~apart).nonzero().squeeze(-1)
+            return Ordering(inverse(cells), None, *none)
+        todo, order = (~apart).nonzero().squeeze(-1), inverse(torch.where(apart.unsqueeze(-1), cells, order))
     left = points.select(todo)
     cells = separate(_invariants(left), left.start(), left.apart)
     tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)

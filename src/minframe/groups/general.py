@@ -102,30 +102,39 @@ class GL(MatrixGroup):
         return linear_frame(self, cloud, lambda: self._frame(cloud)) if serves(cloud) else self._frame(cloud)
 
     def _frame(self, cloud: Cloud) -> LinearFrame:
-        rows, layout, poison = cloud.tame_rows()
-        with torch.no_grad():
-            white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
-        t, inverse, determined, y = white.matrix, white.inverse, white.determined, white.rows
+        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
+        direct = loops.white_qr(cloud.rows_as_given(precision), self.special, cloud.centred_twice)
+        columns = poison = None
+        if direct is not None:
+            t, inverse, found = direct.matrix, direct.inverse, direct.found
+            determined, layout, q = found.determined, found.layout, found.basis
+            pose: CanonicalRows = found
+            if cloud.needs_grad:
+                rows, layout, _ = cloud.tame_rows()
+        else:
+            rows, layout, poison = cloud.tame_rows()
+            with torch.no_grad():
+                white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
+            t, inverse, determined = white.matrix, white.inverse, white.determined
+            found = pivoted_qr(Rows(white.rows, layout, precision, longest=cloud.longest, spare=True), False)
+            pose, q = CanonicalRows(determined, found.coordinates, layout), found.basis
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, determined)
             t, inverse = t @ correction, inv(correction) @ inverse
             y = loops.multiply(rows, layout, inverse) * layout.for_each_row(determined)
+            chosen = layout.take_rows(y, found.positions)
+            q = differentiable_basis(chosen, found, direct is not None and self.special)
 
-        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
-        del rows  # what large clouds leave is used again at once
-        found = pivoted_qr(Rows(white.rows, layout, precision, longest=cloud.longest, spare=True), False)
-        q = differentiable_basis(layout.take_rows(y, found.positions), found) if cloud.needs_grad else found.basis
         linear, inverse = t @ q, q.mH @ inverse
-        pose = CanonicalRows(determined, found.coordinates, layout)
         if self.special:
             factors = self.volume_factors(torch.linalg.det(linear), determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
-            pose.coordinates = [part / layout.for_each_row(factors.detach()) for part in pose.coordinates]
+            if direct is None:
+                pose.coordinates = [part / layout.for_each_row(factors.detach()) for part in pose.coordinates]
         if poison is not None:
             linear, inverse = linear + poison[..., None, None], inverse + poison[..., None, None]
             pose.coordinates = [part + layout.for_each_row(poison.unsqueeze(-1)) for part in pose.coordinates]
-        columns = None
-        if not all_true(white.stretch <= MAX_STRETCH):
+        if direct is None and not all_true(white.stretch <= MAX_STRETCH):
             columns = Columns.of(linear, determined, white.stretch > MAX_STRETCH)
 
         return LinearFrame(

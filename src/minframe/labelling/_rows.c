@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../linalg/_lanes.h"
+
 typedef unsigned long long address;
 typedef Py_ssize_t size;
 
@@ -558,7 +560,74 @@ static PyObject *mean(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Positions of nodes in the order by cell, then by value: the number of nodes in front, which needs no branches. */
+FOR_EACH_MACHINE static void positions_of(const int64_t *cell, const double *value, size n, int64_t *position)
+{
+    for (size i = 0; i < n; i++) {
+        int64_t front = 0;
+        for (size j = 0; j < n; j++)
+            front += (cell[j] < cell[i]) |
+                     ((cell[j] == cell[i]) & ((value[j] < value[i]) | ((value[j] == value[i]) & (j < i))));
+        position[i] = front;
+    }
+}
+
+/* Cut the cells of a sample at gaps of one channel of values that exceed `tolerance`; how many cells there are. `item`:
+   scratch for the node at each position. */
+static size cut_cells(int64_t *cell, const double *value, size n, double tolerance, size *item, double *margin)
+{
+    int64_t start = 0;
+    double last = 0;
+    size count = 0;
+    for (size p = 0; p < n; p++) {
+        size i = item[p];
+        double gap = value[i] - last;
+        last = value[i];
+        if (p > cell[i])
+            *margin = fmin(*margin, fabs(gap - tolerance));
+        if (p == cell[i] || gap > tolerance) {
+            start = p;
+            count++;
+        }
+        cell[i] = start;
+    }
+    return count;
+}
+
+/* Cut cells (B, n) at all gaps of values (B, n, k), float64, channel by channel, as separate.py does; tolerances (B,) and
+   the distance of the nearest decision from flipping, (B,), are float64. */
+static PyObject *separate(PyObject *self, PyObject *args)
+{
+    size samples, n, k;
+    address a_values, a_tolerance, a_cells, a_margin;
+    if (!PyArg_ParseTuple(args, "nnnKKKK", &samples, &n, &k, &a_values, &a_tolerance, &a_cells, &a_margin))
+        return NULL;
+    double *value = PyMem_Malloc((n + 1) * (sizeof(double) + sizeof(int64_t) + sizeof(size)));
+    if (!value)
+        return PyErr_NoMemory();
+    int64_t *position = (int64_t *)(value + n + 1);
+    size *item = (size *)(position + n + 1);
+    for (size b = 0; b < samples; b++) {
+        const double *values = POINTER(const double, a_values) + b * n * k;
+        int64_t *cells = POINTER(int64_t, a_cells) + b * n;
+        double margin = INFINITY;
+        size count = 0;
+        for (size c = 0; c < k && count < n; c++) {
+            for (size i = 0; i < n; i++)
+                value[i] = values[i * k + c];
+            positions_of(cells, value, n, position);
+            for (size i = 0; i < n; i++)
+                item[position[i]] = i;
+            count = cut_cells(cells, value, n, POINTER(const double, a_tolerance)[b], item, &margin);
+        }
+        POINTER(double, a_margin)[b] = margin;
+    }
+    PyMem_Free(value);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"separate", separate, METH_VARARGS, "Cells cut at gaps of invariants."},
     {"classes_dense", classes_dense, METH_VARARGS, "Classes of equal rows, sample by sample."},
     {"classes_listed", classes_listed, METH_VARARGS, "Classes of equal rows with a batch vector."},
     {"colours_of_pairs", colours_of_pairs, METH_VARARGS, "Colours of the pairs of nodes."},

@@ -150,6 +150,17 @@ def mean(y: Tensor, numbers: Tensor) -> Tensor | None:
     return result
 
 
+def separated(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``separate.separate_with_margin`` of few points: cells cut at every gap, and how far that is from changing."""
+    if values.dtype != torch.float64 or not serves(values) or is_transformed(cells):
+        return None
+    values, tolerance = values.contiguous(), tolerance.to(torch.float64).contiguous()
+    cells = cells.clone(memory_format=torch.contiguous_format)
+    margin = values.new_empty(len(cells))
+    native._rows.separate(*values.shape, *(x.data_ptr() for x in (values, tolerance, cells, margin)))
+    return cells, margin
+
+
 def count_samples(batch: Tensor) -> int:
     """The number of samples of a batch vector ``(N,)``, int64, or -1: it is not valid, or not read here."""
     if batch.dtype != torch.int64 or not batch.is_contiguous() or not serves(batch):

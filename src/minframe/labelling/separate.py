@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
+from minframe.labelling import rows
 
 MAX_POINTS_IN_PAIRS = 64  # points up to which pairs are few enough to cut at every gap
 GAP_FACTOR = 0.713  # relative to the largest gap; the first gap above it is taken, so that equal gaps do not matter
@@ -69,6 +70,8 @@ def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
 def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
     """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants."""
     channels = values.unbind(-1)
+    if cells.shape[-1] <= MAX_POINTS_IN_PAIRS and (found := rows.separated(values, cells, tolerance)) is not None:
+        return found
     margin = values.new_full((len(cells),), torch.inf)
     if cells.shape[-1] <= MAX_POINTS_IN_PAIRS:
         for channel in channels:

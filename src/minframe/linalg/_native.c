@@ -4,9 +4,11 @@
    (or complex128) numbers, unless stated otherwise; 0 stands for None. */
 
 #include "_samples.h"
+#include "_white.h"
 
 #define FINITE 1 /* all numbers are finite */
 #define FULL 2   /* all axes are determined */
+#define WHITE 4  /* all rows could be made white */
 
 /* The rule by which rows are chosen; see native.py. */
 typedef struct {
@@ -24,6 +26,9 @@ typedef struct {
     Rule rule;
     int special;
     double noise, constant_floor;
+    double least;         /* ratio of pivots, of rows that are made white */
+    int recentre;         /* these are made to add up to zero */
+    double *white, *back; /* T and its inverse, of rows that are made white; else NULL */
     const double *origin, *floor, *limit, *row_floor;
     const uint8_t *longest;
     address pose;
@@ -79,6 +84,15 @@ INLINE double largest_of(const lanes *peak)
     return largest;
 }
 
+INLINE Seen seen_of(const lanes *peak, const lanes *zero, const lanes *total)
+{
+    Seen seen = NOTHING;
+    seen.peak = largest_of(peak);
+    for (int j = 0; j < LANES; j++)
+        seen.zero += (*zero)[j], seen.total += (*total)[j];
+    return seen;
+}
+
 /* Read rows, relative to the origin, and their squared lengths: a tile at a time, as a vector cannot be read at once
    from where its numbers were just written one by one. */
 INLINE Seen read_rows(const Sample *s, int64_t from, int64_t to, int d, int parts)
@@ -101,11 +115,34 @@ INLINE Seen read_rows(const Sample *s, int64_t from, int64_t to, int d, int part
             total += r2;
         }
     }
-    Seen seen = NOTHING;
-    seen.peak = largest_of(&peak);
-    for (int j = 0; j < LANES; j++)
-        seen.zero += zero[j], seen.total += total[j];
-    return seen;
+    return seen_of(&peak, &zero, &total);
+}
+
+/* Make rows white, and leave their squared lengths in r2. */
+INLINE Seen whiten_rows(const Sample *s, int64_t from, int64_t to, int d, int parts)
+{
+    const double *back = s->job->back + s->b * d * d * parts;
+    lanes peak = {0}, zero = {0}, total = {0};
+    for (int64_t i = from; i < to; i += LANES) {
+        lanes r2 = {0};
+        multiply_rows(s->planes + i, s->stride, back, d, parts);
+        for (int m = 0; m < d * parts; m++)
+            r2 += AT(s->planes + m * s->stride + i) * AT(s->planes + m * s->stride + i);
+        AT(s->r2 + i) = r2;
+        peak = SELECT(r2 > peak, r2, peak);
+        zero += 0 * r2;
+        total += r2;
+    }
+    return seen_of(&peak, &zero, &total);
+}
+
+/* Multiply all coordinates by `scale`. */
+static Seen scale_rows(const Sample *s, int64_t from, int64_t to)
+{
+    for (int64_t m = 0; m < s->job->x.d * s->job->x.parts; m++)
+        for (int64_t i = from; i < to; i += LANES)
+            AT(s->planes + m * s->stride + i) *= s->scale;
+    return NOTHING;
 }
 
 /* Reflect rows by w, multiply the coordinate that is now canonical by `sign`, and leave in r2 what is left of each row
@@ -247,6 +284,21 @@ static Seen choose(const Sample *s, int64_t from, int64_t to)
 FOR_EACH_MACHINE static Seen sweep_read(const Sample *s, int64_t from, int64_t to)
 {
 #define CALL(d, parts) return read_rows(s, from, to, d, parts)
+    COMMON_CASES(CALL)
+#undef CALL
+}
+
+FOR_EACH_MACHINE static Seen sweep_whiten(const Sample *s, int64_t from, int64_t to)
+{
+#define CALL(d, parts) return whiten_rows(s, from, to, d, parts)
+    COMMON_CASES(CALL)
+#undef CALL
+}
+
+FOR_EACH_MACHINE static void scatter(const Sample *s, double *sums)
+{
+    Planes x = {s->planes, s->stride, padded(s->n)};
+#define CALL(d, parts) add_scatter(x, d, parts, sums)
     COMMON_CASES(CALL)
 #undef CALL
 }
@@ -394,6 +446,46 @@ static int64_t count_real(const Rows *x, int64_t b, int64_t n)
     return count;
 }
 
+/* Subtract what is left of the mean. */
+static void recentre(const Sample *s, double count)
+{
+    for (int64_t m = 0; m < s->job->x.d * s->job->x.parts; m++) {
+        double *plane = s->planes + m * s->stride, mean = 0;
+        for (int64_t i = 0; i < s->n; i++)
+            mean += plane[i];
+        mean /= count;
+        for (int64_t i = 0; i < s->n; i++)
+            plane[i] -= is_real(&s->job->x, s->b, i) ? mean : 0;
+    }
+}
+
+/* Make all rows white; 0 if they are too far from it. */
+static int whiten(Sample *s, double count, Seen *seen)
+{
+    const int64_t d = s->job->x.d, parts = s->job->x.parts, size = d * d * parts;
+    double *t = s->job->white + s->b * size, *back = s->job->back + s->b * size;
+    if (s->job->recentre)
+        recentre(s, count);
+    scatter(s, t);
+    if (!factor(t, d, parts, s->job->least))
+        return 0;
+    for (int64_t at = 0; at < size; at++)
+        t[at] /= sqrt(count);
+    invert(t, back, d, parts);
+    *seen = over_rows(s, sweep_whiten);
+    return seen->zero == 0;
+}
+
+/* The volume of T, to the power 1 / d: under a special group its share for each axis. */
+static double edge_of(const Sample *s)
+{
+    const int64_t d = s->job->x.d, parts = s->job->x.parts;
+    double logarithm = 0;
+    for (int64_t a = 0; a < d; a++)
+        logarithm += log(s->job->white[(s->b * d * d + a * d + a) * parts]);
+    return exp(logarithm / (double)d);
+}
+
 /* Choose the row for an axis, and leave what is left of its coordinates in w. */
 static Seen choose_row(Sample *s, double limit)
 {
@@ -423,7 +515,10 @@ static int decompose(Sample *s)
         forget(s);
         return 0;
     }
-    double equal = 0, bound = 0, mean = seen.total / (double)count_real(&job->x, s->b, s->n);
+    double count = (double)count_real(&job->x, s->b, s->n);
+    if (job->white && !whiten(s, count, &seen))
+        return FINITE;
+    double equal = 0, bound = 0, mean = seen.total / count;
     Number signs = {1, 0};
     for (s->axis = 0; s->axis < d; s->axis++) {
         if (job->row_floor)
@@ -458,13 +553,19 @@ static int decompose(Sample *s)
         seen = over_rows(s, sweep_reflect);
     }
     s->sign = last_sign(s, s->w, signs);
-    return FINITE | full;
+    if (job->white && job->special) {
+        s->scale = edge_of(s);
+        over_rows(s, scale_rows);
+    }
+    return FINITE | WHITE | full;
 }
 
 /* Sample b, in the scratch of a thread. */
 static void serve(void *argument, Crew *crew, int64_t b, int member)
 {
     Job *job = argument;
+    if (job->white && !(job->flags[member] & WHITE)) /* what was found is not used */
+        return;
     int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts;
     Sample s = {.job = job, .crew = crew, .b = b, .n = n, .stride = padded(n) + padded(job->x.d)};
     s.planes = job->scratch + member * job->scratch_size;
@@ -474,6 +575,10 @@ static void serve(void *argument, Crew *crew, int64_t b, int member)
     s.seen = (Seen *)(s.w + padded(planes));
     add_identity(&s);
     int found = decompose(&s);
+    if (job->white && !(found & WHITE)) {
+        job->flags[member] &= found;
+        return;
+    }
     s.poison = found & FINITE ? 0 : NAN;
     over_rows(&s, sweep_write);
     turn(&s, padded(n), s.stride, (int)job->x.d, job->x.parts);
@@ -489,16 +594,21 @@ static int64_t scratch_of(const Rows *x, int64_t n)
 }
 
 /* Choose the rows, relative to an origin, and decompose. What is below `floor`, for each sample, is rounding, or,
-   without it, what is below `noise` times the length of the origin. */
+   without it, what is below `noise` times the length of the origin.
+
+   With `white`, the rows are made white first. Under a special group the pose then has the volume of the rows. Where
+   that cannot be done, WHITE is not among the flags that are returned, and nothing is found. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
     address origin, floor, limit, row_floor, longest, basis, positions, peaks, determined, several;
-    int threads, flags = FINITE | FULL;
+    address white, back;
+    int threads, flags = FINITE | FULL | WHITE;
     Job job = {.special = 0};
-    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKKi", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKK(KKdp)i", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
                           &job.constant_floor, &limit, &row_floor, &longest, &job.rule.fraction, &job.rule.of_longest,
                           &job.rule.of_mean, &job.rule.tie, &job.rule.speck, &job.rule.tiny, &job.special, &job.pose,
-                          &basis, &positions, &peaks, &determined, &several, &threads))
+                          &basis, &positions, &peaks, &determined, &several, &white, &back, &job.least, &job.recentre,
+                          &threads))
         return NULL;
     set_pointers(&job.x);
     job.origin = POINTER(const double, origin);
@@ -506,6 +616,8 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
     job.limit = POINTER(const double, limit);
     job.row_floor = POINTER(const double, row_floor);
     job.longest = POINTER(const uint8_t, longest);
+    job.white = POINTER(double, white);
+    job.back = POINTER(double, back);
     job.basis = POINTER(double, basis);
     job.positions = POINTER(int64_t, positions);
     job.peaks = POINTER(double, peaks);

@@ -26,7 +26,7 @@ backbone as ``A g^-1 x``, and ``A_m h^-1 g^-1 = A_m g^-1`` for ``h`` in ``K_m``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ from torch import Tensor
 from minframe.linalg.action import behind_batch
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 from minframe.types import Type
+
+SHARED = {"shared": True}  # a field that is no part of what samples are combined from
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class FadingStabiliser(Stabiliser):
 
     coefficients: Tensor | None
     levels: Sequence[IsometryStabiliser]
+    _factors: dict[tuple[str, bool], Tensor] = field(default_factory=dict, init=False, repr=False, metadata=SHARED)
 
     @property
     def size(self) -> Tensor:
@@ -62,10 +65,13 @@ class FadingStabiliser(Stabiliser):
         return matrix * self._kept(kind).unsqueeze(-2)
 
     def _kept(self, kind: Type) -> Tensor:
-        """The factors of the axes for a type with one core axis, ``(K, d)``."""
+        """The factors of the axes for a type with one core axis, ``(K, d)``; computed once, as layers share frames."""
         assert self.coefficients is not None
-        kept = torch.stack([level.kept_axes(kind).expand(self.determined.shape[-1]) for level in self.levels])
-        return self.coefficients @ kept.to(self.coefficients.dtype)
+        key = kind.name, torch.is_grad_enabled()
+        if key not in self._factors:
+            kept = torch.stack([level.kept_axes(kind).expand(self.determined.shape[-1]) for level in self.levels])
+            self._factors[key] = self.coefficients @ kept.to(self.coefficients.dtype)
+        return self._factors[key]
 
     def average(self, y: Tensor, kind: Type) -> Tensor:
         if self.coefficients is None or not (kind.core_ndim or kind.parity):

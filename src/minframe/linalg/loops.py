@@ -11,16 +11,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from minframe.layout import Dense, Layout
+from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg import action, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
 from minframe.linalg import soft_poses as soft_poses_
-from minframe.linalg.rows import PivotedQR, Rows
+from minframe.linalg.carry import Pairs, carry
+from minframe.linalg.rows import PivotedQR, Rows, WhiteQR
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
 from minframe.tracing import is_compiling, is_plain, is_transformed
 
 DOUBLE = torch.float64, torch.complex128
 NATIVE_DTYPES = torch.float32, torch.complex64, *DOUBLE
+MIN_PIVOT_RATIO = 0.05  # least ratio of pivots of a scatter matrix that is decomposed directly
 
 
 class Loops(Protocol):
@@ -61,6 +63,16 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
 operators.DECOMPOSE.append(pivoted_qr)
 
 
+def white_qr(rows: Rows, special: bool, recentre: bool) -> WhiteQR | None:
+    """The decomposition of rows that are made white first, all in one call.
+
+    ``special``: keep the volume; ``recentre``: subtract what rounding of the origin left of the mean. ``None``: there
+    are no compiled loops for it, or the rows of some sample are too far from white, and ``linalg.whiten`` has to serve.
+    """
+    compiled = loops_for(rows.values, rows.layout) is native
+    return native.white_qr(rows, special, recentre, MIN_PIVOT_RATIO) if compiled else None
+
+
 def scatter(rows: Tensor, layout: Layout) -> Tensor:
     """Sum of ``x x^*`` over the rows ``(*rows, d)``, whose padding is zero, ``(*batch, d, d)``; differentiable."""
     compiled = rows.dtype in DOUBLE and loops_for(rows, layout) is native
@@ -70,7 +82,11 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
 def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
     """``matrix @ x`` for every row ``x``, ``(*rows, d)``; ``matrix`` is ``(*batch, d, d)``. Differentiable."""
     compiled = rows.dtype in DOUBLE and is_plain(matrix) and loops_for(rows, layout) is native
-    return native.multiply(rows, layout, matrix) if compiled else action.multiply(rows, layout.for_rows(matrix, rows))
+    if compiled:
+        return native.multiply(rows, layout, matrix)
+    if isinstance(layout, Ragged):
+        return carry(rows, matrix, Pairs.at(None, layout.owner(rows)))
+    return action.multiply(rows, layout.for_rows(matrix, rows))
 
 
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
@@ -91,7 +107,6 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     with torch.no_grad():  # gradients are what is wanted; any other derivative is not served
         compiled = (
             soft_slopes.library is not None
-            and short is None
             and found.moments_from is None
             and rows.is_cpu
             and rows.dtype == torch.float64

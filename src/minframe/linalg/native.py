@@ -19,7 +19,7 @@ from minframe.built import require_current
 from minframe.checks import check_finite
 from minframe.layout import Dense, Layout
 from minframe.linalg.qr import FRACTION, MIN_LENGTH, TINY, tie, tied_samples
-from minframe.linalg.rows import PivotedQR, Rows
+from minframe.linalg.rows import PivotedQR, Rows, WhiteQR
 
 try:
     from minframe.linalg import _native, _products
@@ -30,7 +30,7 @@ try:
 except ImportError:
     library = products = None
 
-FINITE, FULL = 1, 2  # bits returned by ``library.pivoted_qr``: all numbers are finite, all axes are determined
+FINITE, FULL, WHITE = 1, 2, 4  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
 
@@ -95,6 +95,34 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``. A sample with numbers that are not finite is all NaN, and nothing in it determined."""
+    found, flags = _decomposed(rows, special, 8 * rows.precision.eps, (0, 0, 0.0, False))
+    if not flags & FINITE:
+        check_finite(found.peaks[..., :1], rows.precision.name)
+    if found.coordinates[0] is not rows.values:
+        found.renew = lambda: pivoted_qr(rows, special).coordinates[0]
+    return found
+
+
+def white_qr(rows: Rows, special: bool, recentre: bool, least: float) -> WhiteQR | None:
+    """See ``loops.white_qr``; ``least``: ratio of pivots of a scatter matrix that is decomposed directly."""
+    number = torch.promote_types(rows.values.dtype, torch.float64)
+    d = rows.values.shape[-1]
+    t, inverse = (rows.values.new_empty((*rows.layout.batch_shape, d, d), dtype=number) for _ in range(2))
+    found, flags = _decomposed(rows, special, 0.0, (_address(t), _address(inverse), least, recentre))
+    if flags != FINITE | FULL | WHITE:
+        return None
+
+    def again() -> Tensor:
+        same = white_qr(rows, special, recentre, least)
+        assert same is not None
+        return same.found.coordinates[0]
+
+    found.renew = again
+    return WhiteQR(found, t, inverse)
+
+
+def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, float, bool]) -> tuple[PivotedQR, int]:
+    """What ``library.pivoted_qr`` finds, and the bits that it returns."""
     values, layout, precision, longest = rows.values, rows.layout, rows.precision, rows.longest
     batch, d = layout.batch_shape, values.shape[-1]
     samples = math.prod(batch)
@@ -117,21 +145,17 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     several = torch.empty_like(determined) if longest is True else None  # whether other rows were as long
     at = _address
     assert library is not None
-    found = library.pivoted_qr(
-        *(where, at(origin), at(floor), 8 * precision.eps, constant, at(short), at(row_floor), at(some), rule, special),
-        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several), _threads(values)),
+    found: int = library.pivoted_qr(
+        *(where, at(origin), at(floor), noise, constant, at(short), at(row_floor), at(some), rule, special),
+        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several), white, _threads(values)),
     )
     del kept
-    if not found & FINITE:
-        check_finite(peaks[..., :1], precision.name)
     tied = None
     if several is not None:
         tied = tied_samples(several, determined, special)
         tied = tied if bool(tied.any()) else None
-    result = PivotedQR(determined, [pose], layout, basis, positions, peaks, tied, full=bool(found & FULL), zeroed=True)
-    if not spare:
-        result.renew = lambda: pivoted_qr(rows, special).coordinates[0]
-    return result
+    full = bool(found & FULL)
+    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied, full=full, zeroed=True), found
 
 
 def scatter(rows: Tensor, layout: Layout) -> Tensor:

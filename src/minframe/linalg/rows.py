@@ -111,3 +111,19 @@ class PivotedQR(CanonicalRows):
     positions: Tensor
     peaks: Tensor
     tied: Tensor | None = None
+
+
+@dataclass(slots=True)
+class WhiteQR:
+    """The decomposition ``y = pose @ basis^T`` of white rows ``y = T^-1 x``; see ``linalg.whiten``.
+
+    Attributes:
+        found: the decomposition. Under a special group its basis has determinant one, and its pose the volume of the
+            rows.
+        matrix: ``(*batch, d, d)``, T.
+        inverse: of T.
+    """
+
+    found: PivotedQR
+    matrix: Tensor
+    inverse: Tensor

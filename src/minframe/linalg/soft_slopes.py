@@ -131,10 +131,15 @@ def _slow_slope(rows: Tensor, gradients: tuple[Tensor, ...], tables: _Tables) ->
 
 
 def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses, short: Tensor | None) -> Poses:
-    """See ``soft_derivatives``; ``loops`` decides when this is used, which is not where axes are ``short``."""
-    assert short is None
+    """See ``soft_derivatives``, which differentiates the lengths of ``short`` axes here too; these are few."""
     parts = {name: getattr(found, name).contiguous() for name in ("basis", "weight", "chosen", "gone")}
     found, flat = replace(found, **parts), rows.reshape(-1, rows.shape[-1])
     tables = _Tables(found, layout, layout.segments(rows.device), rule, rows.shape)
     weight, basis = _Poses.apply(flat, tables)  # type: ignore[no-untyped-call]
-    return replace(found, weight=weight, basis=basis)
+    length2 = found.length2
+    if short is not None:
+        at = short.nonzero().squeeze(-1)
+        parts = {name: getattr(found, name)[at] for name in ("sample", "basis", "weight", "chosen", "gone", "length2")}
+        some = soft_derivatives.differentiable_poses(rows, layout, rule, replace(found, **parts), short[at])
+        length2 = length2.index_copy(0, at, some.length2)
+    return replace(found, weight=weight, basis=basis, length2=length2)

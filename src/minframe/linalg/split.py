@@ -36,7 +36,6 @@ from torch import Tensor
 from minframe.checks import all_true, check_finite
 from minframe.layout import Dense, Layout
 from minframe.linalg import gpu, loops
-from minframe.linalg.action import multiply
 from minframe.linalg.eigen import massless
 from minframe.linalg.form import adjoint, boost_to, signs, tilt
 from minframe.linalg.null import Null
@@ -161,16 +160,19 @@ def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor
     change of the rows. If it is the direction of the total momentum, Y is the ratio of its components; else see
     ``linalg.spectral``. Eigenvectors are not differentiated.
     """
-    y = multiply(rows, layout.for_rows(adjoint(found.matrix, signs(p, q, rows.device)), rows))
-    s = layout.scatter(y)
-    mixed = s[..., p:, :p] - s[..., p:, :p].detach()
-    if found.null is not None:  # nothing smooth to follow there
-        mixed = torch.where(found.null.here[..., None, None], 0.0, mixed)
-    ratio = slope(s, mixed, p, q)
+    back, ratio = adjoint(found.matrix, signs(p, q, rows.device)), None
+    if found.momentum is None or not all_true(found.momentum):
+        s = layout.scatter(loops.multiply(rows, layout, back))
+        mixed = s[..., p:, :p] - s[..., p:, :p].detach()
+        if found.null is not None:  # nothing smooth to follow there
+            mixed = torch.where(found.null.here[..., None, None], 0.0, mixed)
+        ratio = slope(s, mixed, p, q)
     if found.momentum is not None:
-        total = layout.total(y)
+        total = (back @ layout.total(rows).unsqueeze(-1)).squeeze(-1)
         time = total[..., :1] if p == 1 else total[..., p:]
         time = torch.where(found.momentum.unsqueeze(-1), time, 1.0)
         at_rest = (total[..., 1:] / time).unsqueeze(-1) if p == 1 else (total[..., :p] / time).conj().unsqueeze(-2)
-        ratio = torch.where(found.momentum[..., None, None], at_rest - at_rest.detach(), ratio)
+        change = at_rest - at_rest.detach()
+        ratio = change if ratio is None else torch.where(found.momentum[..., None, None], change, ratio)
+    assert ratio is not None
     return tilt(ratio)

@@ -31,12 +31,11 @@ from torch import Tensor
 from minframe.checks import all_true
 from minframe.layout import Layout
 from minframe.linalg import loops
-from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.loops import MIN_PIVOT_RATIO, pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import PivotedQR, Precision, Rows
 from minframe.linalg.solvers import cholesky, inv, svdvals
 
-MIN_PIVOT_RATIO = 0.05  # least ratio of pivots of a scatter matrix that is decomposed directly
 RANK_UNITS = 16.0  # units of rounding of the whole cloud that a determined axis has to exceed
 DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of the decomposition, relative to the longest row
 MIN_FLOORS = 1e3  # length, in units of the floor, from which rows that were far from the origin are used directly

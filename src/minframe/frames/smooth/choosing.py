@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def choose(
     rounding: float,
     reach: Tensor | None = None,
     relative: Relative | None = None,
-    fade: float | None = None,
+    fade: Tensor | float = math.inf,
 ) -> tuple[Poses, Tensor | None]:
     """Poses of rows ``(*rows, d)``, lengths relative to the longest of each sample; coefficients of ``linalg.fade``.
 
@@ -63,13 +64,14 @@ def choose(
         reach: lengths that rounding is relative to.
         relative: the squared lengths of the axes of poses, ``(K, d)``, over those below which they fade. There are no
             coefficients without it, nor where all axes are longer.
-        fade: a length that no axis fades above by ``relative``, which is looked at only if there are shorter ones.
+        fade: a length that no axis fades above by ``relative``, which is looked at only if there are shorter ones:
+            of each sample, ``(B,)``, or a part of its longest row.
     """
     with torch.no_grad():
         found = loops.soft_poses(rows.detach(), layout, rule, rounding, reach)
         check_finite(found.scale, cloud.name)
         short = None
-        if relative is not None and not (fade is not None and all_long(found, rule.special, fade)):
+        if relative is not None and not all_long(found, rule.special, fade):
             short = ((relative(found) < 1) | (_above(found, rule.special) < FULL**2)).any(-1)
             short = None if all_true(~short) else short
     if cloud.needs_grad:
@@ -80,12 +82,13 @@ def choose(
     return found, coefficients(ramp_of_root(relative(found)) * ramp((root - 1) / (FULL - 1)))
 
 
-def all_long(found: Poses, special: bool, fade: float) -> bool:
+def all_long(found: Poses, special: bool, fade: Tensor | float) -> bool:
     """Whether all axes that rows determine, of all poses, are longer than ``fade`` and than noise ``FULL`` times."""
     lengths2 = found.length2[:, : found.length2.shape[-1] - special]
     if is_compiling() or is_transformed(lengths2) or not lengths2.numel():
         return False  # values may not be read; where they may, the number of poses has been read already
-    return float(lengths2.amin()) >= max(fade, FULL * float(found.noise.amax())) ** 2
+    longest = float((fade / found.scale).amax()) if isinstance(fade, Tensor) else fade
+    return float(lengths2.amin()) >= max(longest, FULL * float(found.noise.amax())) ** 2
 
 
 def _above(found: Poses, special: bool) -> Tensor:

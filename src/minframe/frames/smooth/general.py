@@ -7,8 +7,7 @@ import torch
 from minframe.cloud import Cloud
 from minframe.frames.smooth.choosing import Elements, choose, poisoned
 from minframe.groups.general import GL
-from minframe.linalg import whiten
-from minframe.linalg.action import multiply
+from minframe.linalg import loops, whiten
 from minframe.linalg.soft import Rule
 from minframe.linalg.stabiliser import SpanStabiliser
 
@@ -22,7 +21,7 @@ def general(linear: GL, cloud: Cloud, rule: Rule) -> Elements:
     if cloud.needs_grad:
         correction = whiten.smooth(rows, layout, inverse, white.determined)
         t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
-        y = multiply(rows, layout.for_rows(inverse, rows)) * layout.for_each_row(white.determined)
+        y = loops.multiply(rows, layout, inverse) * layout.for_each_row(white.determined)
     found, _ = choose(y, layout, cloud, rule, cloud.tolerance)
     d = linear.d
     determined = white.determined.reshape(-1, d)[found.sample]

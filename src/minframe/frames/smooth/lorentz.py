@@ -12,8 +12,7 @@ from minframe.cloud import Cloud
 from minframe.frames.smooth.choosing import FULL, Elements, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
-from minframe.linalg import split
-from minframe.linalg.action import multiply
+from minframe.linalg import loops, split
 from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
 from minframe.linalg.soft import Rule, mean_length2
 from minframe.linalg.soft_poses import Poses
@@ -44,23 +43,23 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     t = parts.matrix
     if cloud.needs_grad:
         t = t @ split.smooth(momenta, beside, parts, p, q)
-    y = multiply(rows, layout.for_rows(linear.inverse(t), rows))
+    y = loops.multiply(rows, layout, linear.inverse(t))
     time = 0 if p == 1 else p
     space = slice(1, d) if p == 1 else slice(0, p)
     with torch.no_grad():  # the rounding of the momentum at rest, as a boost would carry it over from the rows
         total = layout.total(y)
-        energy = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
-        share = y[..., time : time + 1] * layout.for_each_row(1 / energy)
+        mass = torch.where(parts.momentum.unsqueeze(-1), total[..., time : time + 1], 1.0)
+        share = y[..., time : time + 1] * layout.for_each_row(1 / mass)
         left = share * layout.for_each_row(total[..., space])
     reach = torch.linalg.matrix_norm(t.detach()).reshape(-1)
     longest = layout.collect([layout.amax(torch.linalg.vector_norm(rows.detach(), dim=-1))]).reshape(-1)
-
-    energy2 = layout.pad(y[..., time : time + 1]).squeeze(-1).square()
-    if (mask := layout.padding_mask()) is not None:
-        energy2 = energy2 * mask
-    unit2 = mean_length2(energy2, rule.sharpness)
+    energy = y[..., time : time + 1]
 
     def relative(found: Poses) -> Tensor:
+        energy2 = layout.pad(energy).squeeze(-1).square()
+        if (mask := layout.padding_mask()) is not None:
+            energy2 = energy2 * mask
+        unit2 = mean_length2(energy2, rule.sharpness)
         return relative_squares(found.length2, (unit2 / found.scale.square())[found.sample], fade, linear.special)
 
     def level(m: int) -> IsometryStabiliser:
@@ -68,9 +67,9 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         return IsometryStabiliser((axis - int(p == 1) < m) | (axis == time), linear.special, linear.metric)
 
     noise = reach * (longest + cloud.offset().reshape(-1))
-    found, c = choose(
-        y[..., space] - left, layout, cloud, rule, max(cloud.eps / (2 * FULL), BOOST_PRODUCT_EPS), noise, relative
-    )
+    rounding = max(cloud.eps / (2 * FULL), BOOST_PRODUCT_EPS)
+    largest = layout.collect([layout.amax(energy.detach().squeeze(-1).abs())]).reshape(-1)  # the mean is at most that
+    found, c = choose(y[..., space] - left, layout, cloud, rule, rounding, noise, relative, fade * largest)
     matrix = poisoned(_matrices(linear, t.reshape(-1, d, d), time, space, found), poison, found.sample)
     known = torch.ones_like(found.gone[..., :1])
     known = torch.cat([known, ~found.gone] if p == 1 else [~found.gone, known], -1)  # else nothing but rounding

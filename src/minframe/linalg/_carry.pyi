@@ -1,0 +1,17 @@
+def carry(
+    rows: int,
+    rows_double: bool,
+    result: int,
+    result_double: bool,
+    matrix: int,
+    sums: int,
+    entry: int,
+    owner: int,
+    count: int,
+    channels: int,
+    d: int,
+    /,
+) -> None: ...
+
+back = carry
+outer = carry
