@@ -81,7 +81,8 @@ class Cloud:
     are further features that distinguish rows, for groups that reorder them. ``rounding`` is that of the coordinates,
     if it differs from that of their dtype, and ``distance`` ``(*batch, 1)`` their distance from the origin when they
     were rounded, if it has changed since. ``longest`` requests axes along the longest rows, in all samples or in some,
-    ``(*batch,)``; see ``linalg.qr``.
+    ``(*batch,)``; see ``linalg.qr``. ``counts`` ``(N,)`` says how many coincident rows each stands for in smooth
+    frames; see ``linalg.soft``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -92,6 +93,7 @@ class Cloud:
     rounding: float | None = None
     distance: Tensor | None = None
     longest: bool | Tensor = False
+    counts: Tensor | None = None
 
     @property
     def dtype(self) -> torch.dtype:

@@ -29,6 +29,7 @@ from minframe.frame import Frame
 from minframe.frames import Method, Smooth
 from minframe.groups.base import Group
 from minframe.groups.isometry import Isometry
+from minframe.linalg.alike import alike
 from minframe.messages import Messages, Neighbourhoods, OfEdges, OfNodes
 from minframe.signature import Signature
 from minframe.tracing import tree_map
@@ -207,9 +208,5 @@ def _alike(x: Tensor) -> Tensor:
     """Numbers ``(n,)`` of classes of entries that are equal up to rounding, in the order of their values."""
     if not x.is_floating_point():
         return x
-    flat = x.reshape(len(x), -1)
-    size = flat.abs().amax() if flat.numel() else 0.0
-    ranked, order = flat.sort(dim=0)
-    steps = (ranked.diff(dim=0, prepend=ranked[:1]) > torch.finfo(x.dtype).eps ** 0.75 * size).cumsum(0)
-    classes: Tensor = torch.unique(torch.empty_like(steps).scatter(0, order, steps), dim=0, return_inverse=True)[1]
-    return classes
+    size = float(x.abs().amax()) if x.numel() else 0.0
+    return alike(x, torch.finfo(x.dtype).eps ** 0.75 * size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -303,6 +304,81 @@ def test_equal_poses_are_shown_once() -> None:
     assert torch.allclose(*values, rtol=1e-12)
 
 
+def displaced(atoms: Atoms) -> Atoms:
+    """As for phonons: all neighbour vectors but those of one atom are still equal."""
+    atoms.positions[0] += [0.02, 0.05, -0.03]
+    return atoms
+
+
+@pytest.mark.parametrize("group", [mf.E(3), mf.SE(3), SLAB], ids=str)
+def test_equal_neighbour_vectors_count_as_often_as_they_are(group: mf.Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row in place of several has the same energy, forces and stress."""
+    structures = [
+        bulk("Cu", cubic=True),
+        displaced(bulk("Cu", cubic=True)),
+        displaced(bulk("Al", "bcc", 3.1) * (2, 1, 1)),
+    ]
+    model = mf.ase.Energy(Network(), CUTOFF, group).eval()
+    data = mf.ase.Structures.of(structures, CUTOFF)
+
+    def results() -> list[Tensor]:
+        energies = model(**data.inputs())
+        return [energies.detach(), *data.derivatives(energies, create_graph=False)]
+
+    merged = results()
+    monkeypatch.setattr("minframe.ase.energy._merged", lambda rows, owner, cutoff: (rows, owner, None))
+    for one, other in zip(merged, results(), strict=True):
+        assert float((one - other).abs().max()) <= 1e-11 * max(1.0, float(other.abs().max()))
+
+
+def test_perfect_crystals_of_any_size() -> None:
+    """As many poses as the primitive cell has, whatever the cell, and no jump where it ceases to be perfect."""
+    one, many = bulk("Cu"), bulk("Cu", cubic=True) * (3, 3, 3)
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        calculator = mf.ase.Calculator(Network().to(dtype), CUTOFF)
+        one.calc = many.calc = calculator
+        energy, total = one.get_potential_energy(), many.get_potential_energy()
+        assert abs(total - 108 * energy) <= bound * abs(total)
+        assert np.abs(many.get_forces()).max() <= 10 * bound
+        assert np.abs(many.get_stress() - one.get_stress()).max() <= bound
+    few = bulk("Cu", cubic=True)
+    few.calc = mf.ase.Calculator(Network(), CUTOFF)
+    start, changes = few.get_potential_energy(), []
+    for size in (1e-5, 1e-7, 1e-9, 1e-11, 1e-13):
+        moved = rattled(few.copy(), size)
+        moved.calc = few.calc
+        changes.append(abs(moved.get_potential_energy() - start))
+        assert changes[-1] <= 1e-11 + 10 * size * abs(start)
+    assert changes[0] > 1e-13
+
+
+def test_batches_of_structures() -> None:
+    """Each has the energy, forces and stress that the calculator gives it, and all are trained through."""
+    structures = [rattled(bulk("NaCl", "rocksalt", 5.64)), rattled(molecule("H2O")), rattled(bulk("Si", cubic=True))]
+    parts = [mf.ase.Structures.of([atoms], CUTOFF) for atoms in structures]
+    data = pickle.loads(pickle.dumps(mf.ase.Structures.joined(parts)))
+    model = mf.ase.Energy(Network(), CUTOFF)
+    energies = model(**data.inputs())
+    forces, stress = data.derivatives(energies)
+    (energies.sum() + forces.square().sum() + stress.square().sum()).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+    calculator = mf.ase.Calculator(model)
+    for k, atoms in enumerate(structures):
+        atoms.calc = calculator
+        assert abs(atoms.get_potential_energy() - float(energies[k].detach())) <= 1e-11
+        assert np.abs(atoms.get_forces() - forces[data.batch == k].detach().numpy()).max() <= 1e-11
+        if atoms.cell.rank == 3:
+            assert np.abs(atoms.get_stress(voigt=False) - stress[k].detach().numpy()).max() <= 1e-11
+    assert bool((stress[1] == 0).all())  # no volume
+    positions = mf.ase.Structures.of([molecule("H2O"), molecule("CH4")], dtype=torch.float32)
+    assert positions.inputs()["pos"].shape == (8, 3)
+    assert positions.inputs()["pos"].dtype == torch.float32
+    with pytest.raises(ValueError, match="one cutoff"):
+        mf.ase.Structures.joined([positions, data])
+    with pytest.raises(ValueError, match="no structures"):
+        mf.ase.Structures.of([])
+
+
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match="must be named z, batch"):
         mf.ase.Calculator(lambda positions: positions)
@@ -323,6 +399,10 @@ def test_what_is_wrong_is_said() -> None:
     water.calc = mf.ase.Calculator(lambda z, vectors, edge_index, batch: vectors.sum(), CUTOFF)
     with pytest.raises(ValueError, match="one energy for each"):
         water.get_potential_energy()
+    large = rattled(bulk("Cu", cubic=True) * (3, 3, 3), 1e-3)
+    large.calc = mf.ase.Calculator(Network(), CUTOFF)
+    with pytest.raises(ValueError, match=r"more than 50000 poses.*mf\.Local.*mf\.Trivial\(3\)"):
+        large.get_potential_energy()
     water.calc = mf.ase.Calculator(of_positions)
     with pytest.raises(PropertyNotImplementedError):
         water.get_stress()

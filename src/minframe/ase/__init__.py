@@ -9,6 +9,7 @@ check_installed("ase", "the Atomic Simulation Environment", "minframe.ase", "ase
 
 from minframe.ase.calculator import Calculator  # noqa: E402
 from minframe.ase.energy import Energy  # noqa: E402
+from minframe.ase.structures import Structures  # noqa: E402
 from minframe.local import envelope  # noqa: E402
 
-__all__ = ["Calculator", "Energy", "envelope"]
+__all__ = ["Calculator", "Energy", "Structures", "envelope"]

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from ase.calculators.calculator import Calculator as AseCalculator
 from ase.calculators.calculator import all_changes
-from ase.neighborlist import neighbor_list
 from ase.stress import full_3x3_to_voigt_6_stress
-from torch import Tensor, nn
+from torch import nn
 
 from ase import Atoms
 from minframe.ase.energy import EUCLIDEAN, SMOOTH, Energy
+from minframe.ase.structures import Structures
 from minframe.frames import Method
 from minframe.groups.base import Group
 
@@ -74,36 +74,15 @@ class Calculator(AseCalculator):
         super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         atoms = self.atoms
         assert atoms is not None
-        if not self.model.periodic and any(atoms.pbc):
-            raise ValueError(
-                "the atoms are periodic, and the model takes positions, of which only one image would be seen: use a "
-                "model of vectors and edge_index, or set atoms.pbc = False"
-            )
-        pos = torch.tensor(atoms.positions, dtype=self.dtype, device=self.device, requires_grad=True)
-        strain = torch.zeros(3, 3, dtype=self.dtype, device=self.device, requires_grad=True)
+        cutoff = self.model.cutoff if self.model.periodic else None
+        data = Structures.of([atoms], cutoff, self.dtype, self.device)
         with torch.enable_grad(), evaluating(self.model):
-            energy = self._energy(atoms, pos, strain)
-            wanted = [pos, strain] if self.model.periodic else [pos]
-            grads = torch.autograd.grad(energy, wanted, allow_unused=True)
-        slopes = [torch.zeros_like(x) if g is None else g for g, x in zip(grads, wanted, strict=True)]
-        value = float(energy.detach()) * self.unit
-        self.results = {"energy": value, "free_energy": value, "forces": -slopes[0].cpu().numpy() * self.unit}
+            energies = self.model(**data.inputs())
+            forces, stress = data.derivatives(energies, create_graph=False)
+        value = float(energies.detach().sum()) * self.unit
+        self.results = {"energy": value, "free_energy": value, "forces": forces.cpu().numpy() * self.unit}
         if self.model.periodic and atoms.cell.rank == 3:
-            stress = slopes[1].cpu().numpy() * self.unit / atoms.get_volume()
-            self.results["stress"] = full_3x3_to_voigt_6_stress(stress)
-
-    def _energy(self, atoms: Atoms, pos: Tensor, strain: Tensor) -> Tensor:
-        """A number, with derivatives."""
-        z = torch.tensor(atoms.numbers, device=self.device)
-        batch = torch.zeros_like(z)
-        if not self.model.periodic:
-            return self.model(z, batch, pos=pos).sum()
-        first, second, shifts = neighbor_list("ijS", atoms, self.model.cutoff)
-        edge_index = torch.stack([torch.tensor(i, device=self.device) for i in (first, second)])
-        images = torch.tensor(shifts @ atoms.cell.array, dtype=self.dtype, device=self.device)
-        vectors = pos[edge_index[1]] - pos[edge_index[0]] + images
-        vectors = vectors + vectors @ (strain + strain.mT) / 2
-        return self.model(z, batch, vectors=vectors, edge_index=edge_index).sum()
+            self.results["stress"] = full_3x3_to_voigt_6_stress(stress[0].cpu().numpy() * self.unit)
 
 
 class evaluating:  # noqa: N801

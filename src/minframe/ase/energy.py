@@ -15,10 +15,11 @@ and take no part here.
 crystal is not. Frames that assume that the symmetry of the rows is that of the whole input would be wrong here. Smooth
 frames show the backbone all poses that have weight, and make no such assumption.
 
-**Equal poses.** The atoms of a perfect crystal have the same neighbour vectors, and many poses are equal. Where they
-are, to rounding, the backbone is shown one of them: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and
-``Q = sum_k (w_k / W) Q_k``, the ratios being constants. Value and first derivatives are the same; second ones are not,
-so this is done in evaluation only.
+**Equal rows, equal poses.** Atoms of a crystal have the same neighbour vectors. ``m`` rows that are equal, to rounding,
+are one row that counts ``m`` times (``linalg.soft``), their mean: what depends on all of them alike has the same value
+and the same first derivatives as a function of their mean, and the distance from equality enters by its square. In the
+same way poses that are equal are shown as one: ``sum_k w_k F(Q_k) = W F(Q)`` with ``W = sum_k w_k`` and ``Q = sum_k
+(w_k / W) Q_k``, the ratios being constants. Second derivatives are not the same, so this is done in evaluation only.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ from minframe.groups.sum import Sum, direct_sum
 from minframe.groups.trivial import Trivial
 from minframe.layout import Ragged
 from minframe.layout.expand import RaggedExpansion
+from minframe.linalg.alike import alike
 from minframe.linalg.carry import Pairs, carry
+from minframe.linalg.soft_poses import TooManyPosesError
 from minframe.local import envelope
 from minframe.types import EDGE_ATTR, EDGE_INDEX, NODE
 from minframe.wrap import Invariant
 
 SMOOTH = Smooth()
 EUCLIDEAN = E(3)
+EQUAL_ROWS, EQUAL_ROUNDINGS = 1e-12, 16.0  # parts of the cutoff, and roundings of it, up to which rows are equal
 EQUAL_MATRICES = 1e-10  # difference up to which the matrices of poses are equal, and are shown as one
 ARGUMENTS = ("z", "batch", "pos", "vectors", "edge_index")
 
@@ -135,7 +139,14 @@ class Energy(nn.Module):
         # A row of zeros in every structure: an atom without neighbours has a frame too.
         rows = torch.cat([vectors * envelope(vectors, self.cutoff).unsqueeze(-1), vectors.new_zeros(count, 3)])
         owners = torch.cat([owner, torch.arange(count, device=batch.device)])
-        found = self.frames(self.group, self.group.cloud([Input("vectors", rows, "vector")], batch=owners))
+        counts = None
+        if not self.training:
+            rows, owners, counts = _merged(rows, owners, self.cutoff)
+        cloud = replace(self.group.cloud([Input("vectors", rows, "vector")], batch=owners), counts=counts)
+        try:
+            found = self.frames(self.group, cloud)
+        except TooManyPosesError as error:
+            raise TooManyPosesError(_advice(error)) from None
         assert isinstance(found, WeightedFrame)
         found = found.drawn() if self.training else _distinct(found)
         total = torch.zeros(count, dtype=torch.float64, device=z.device)
@@ -214,22 +225,35 @@ def _per_structure(energies: Any, batch: Tensor, count: int) -> Tensor:
     )
 
 
+def _merged(rows: Tensor, owner: Tensor, cutoff: float) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows ``(N, 3)``, equal ones of a structure as one; the structures they belong to; how many each stands for."""
+    rounding = max(EQUAL_ROWS, EQUAL_ROUNDINGS * torch.finfo(rows.dtype).eps)
+    group = alike(torch.cat([2 * owner.unsqueeze(-1), rows.detach().double() / (cutoff * rounding)], -1), 1.0)
+    number = int(group.max()) + 1
+    if number == len(rows):
+        return rows, owner, None
+    counts = torch.bincount(group, minlength=number).double()
+    mean = rows.new_zeros(number, rows.shape[-1], dtype=torch.float64).index_add(0, group, rows.double())
+    mean = (mean / counts.unsqueeze(-1)).to(rows.dtype)
+    return mean, owner.new_empty(number).index_copy(0, group, owner), counts
+
+
+def _advice(error: TooManyPosesError) -> str:
+    return (
+        f"{error.args[0].partition(':')[0]}: too many of its neighbour vectors are nearly longest, though not equal. "
+        "Use a smaller cell, mf.frames.Smooth with a larger sharpness, or a model with a frame for each atom, made of "
+        "mf.Local, together with group=mf.Trivial(3); its cost grows with the number of atoms alone"
+    )
+
+
 def _distinct(frame: WeightedFrame) -> WeightedFrame:
     """The same with equal poses of a sample as one, for values and first derivatives."""
     assert frame.elements.linear is not None
     count = len(frame.sample)
     flat = torch.cat([frame.sample.unsqueeze(-1), frame.elements.linear.detach().flatten(1)], -1)
-    order = torch.arange(count, device=flat.device)
-    for column in flat.mT.flip(0):  # sorted by one column after the other; equal to rounding counts as equal
-        ranks = column[order].sort()[0]
-        rank = torch.cat([ranks.new_zeros(1), (ranks.diff() > EQUAL_MATRICES).cumsum(0)])
-        place = torch.searchsorted(ranks, column[order])
-        order = order[rank[place].argsort(stable=True)]
-    new = (flat[order].diff(dim=0).abs() > EQUAL_MATRICES).any(-1)
-    if bool(new.all()):
+    group = alike(flat, EQUAL_MATRICES)
+    if count == 0 or int(group.max()) == count - 1:
         return frame
-    group = torch.empty_like(order)
-    group[order] = torch.cat([order.new_zeros(1), new.cumsum(0)])
     number = int(group.max()) + 1
 
     def total(x: Tensor) -> Tensor:
@@ -241,8 +265,8 @@ def _distinct(frame: WeightedFrame) -> WeightedFrame:
         None if m is None else total(share[:, None, None] * m)
         for m in (elements.linear, elements.inverse, elements.own_inverse)
     )
-    sample = torch.empty(number, dtype=order.dtype, device=order.device).index_copy(0, group, frame.sample)
-    first = torch.empty_like(sample).index_copy(0, group, torch.arange(count, device=order.device))
+    sample = frame.sample.new_empty(number).index_copy(0, group, frame.sample)
+    first = torch.empty_like(sample).index_copy(0, group, torch.arange(count, device=sample.device))
     stabiliser = frame.stabiliser.spread(lambda x: x[first])
     return WeightedFrame(
         frame.group,

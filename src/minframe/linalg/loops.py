@@ -93,6 +93,7 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
     """See ``linalg.soft_poses``."""
     compiled = (
         soft_native.library is not None
+        and rule.counts is None
         and not is_compiling()
         and rows.is_cpu
         and rows.dtype == torch.float64
@@ -107,6 +108,7 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     with torch.no_grad():  # gradients are what is wanted; any other derivative is not served
         compiled = (
             soft_slopes.library is not None
+            and rule.counts is None
             and found.moments_from is None
             and rows.is_cpu
             and rows.dtype == torch.float64

@@ -22,6 +22,13 @@ two poses for it at most: with ``z_i`` the coordinates along it, ``b = a / 4`` a
 |z_i|^2b)^(1/2)`` they have the weights ``ramp((1 +- SIGN_SLOPE m) / 2)``. For U(d) the phase is open: rows carry that
 too.
 
+**Coincident rows.** A crystal has the same neighbour vectors about many atoms. Poses that differ by which of ``m``
+equal rows was taken are equal, so these may be one row that counts ``m`` times in all sums, with the weight of all:
+
+    p_i = r_i^a / sum_j m_j r_j^a,      s = sum_j m_j p_j^2,      w_i = m_i p_i ramp(2 p_i / s - 1),
+
+and likewise along the last axis. Nothing else changes, and a crystal has as many poses as its primitive cell.
+
 **Compact clouds.** In a ball or a shell hundreds of rows are nearly longest; there *moments* of the cloud compete with
 them (``linalg.moments``).
 
@@ -52,11 +59,14 @@ class Rule:
         sharpness: the exponent a.
         special: the last axis follows from the determinant.
         moments: whether moments compete where too many rows do.
+        counts: ``(N,)``, how many coincident rows each of the flat rows stands for, where moments do not compete;
+            ``None``: one.
     """
 
     sharpness: float
     special: bool
     moments: bool = True
+    counts: Tensor | None = None
 
     def steps(self, d: int, complex: bool) -> int:
         """Number of axes that rows are chosen for."""
@@ -79,50 +89,56 @@ def squares(y: Tensor) -> Tensor:
     return (torch.view_as_real(y).square().sum(-1) if y.is_complex() else y.square()).sum(-1)
 
 
-def shares(r2: Tensor, sharpness: float) -> Tensor:
+def times(counts: Tensor | None, x: Tensor) -> Tensor:
+    """``x`` ``(K, n)`` of each row, for all rows that it stands for."""
+    return x if counts is None else counts * x
+
+
+def shares(r2: Tensor, sharpness: float, counts: Tensor | None = None) -> Tensor:
     """``p_i`` for squared lengths ``(K, n)``; zero if all are."""
     powers = (r2 / r2.detach().amax(-1, keepdim=True).clamp_min(TINY)) ** (sharpness / 2)
-    return powers / powers.sum(-1, keepdim=True).clamp_min(TINY)
+    return powers / times(counts, powers).sum(-1, keepdim=True).clamp_min(TINY)
 
 
-def mean_length2(r2: Tensor, sharpness: float) -> Tensor:
+def mean_length2(r2: Tensor, sharpness: float, counts: Tensor | None = None) -> Tensor:
     """``sum_i p_i r_i^2``, the squared length of the nearly longest rows."""
-    return (shares(r2, sharpness) * r2).sum(-1)
+    return times(counts, shares(r2, sharpness, counts) * r2).sum(-1)
 
 
-def weights(p: Tensor) -> Tensor:
+def weights(p: Tensor, counts: Tensor | None = None) -> Tensor:
     """``w_i`` for shares ``(K, n)``; zero if all are."""
-    s = p.square().sum(-1, keepdim=True).clamp_min(TINY)
-    w = p * ramp(2 * p / s - 1)
+    s = times(counts, p.square()).sum(-1, keepdim=True).clamp_min(TINY)
+    w = times(counts, p * ramp(2 * p / s - 1))
     return w / w.sum(-1, keepdim=True).clamp_min(TINY)
 
 
 def choice(
-    y: Tensor, fixed: Tensor | None, context: Context | None, rule: Rule
+    y: Tensor, fixed: Tensor | None, context: Context | None, rule: Rule, counts: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The weights of one step, ``(K, n)`` or with moments behind the rows ``(K, n + M)``; ``length2``; the moments.
 
-    ``y`` ``(K, n, m)``: what is left of the rows; ``fixed`` ``(K, n)``: the coordinate that was fixed last.
+    ``y`` ``(K, n, m)``: what is left of the rows; ``fixed`` ``(K, n)``: the coordinate that was fixed last;
+    ``counts`` ``(K, n)``: how many rows each stands for.
     """
-    if context is None and gpu.serves(y):
+    if context is None and counts is None and gpu.serves(y):
         return *gpu.weigh(y, rule.sharpness), None
     r2 = squares(y)
-    p = shares(r2, rule.sharpness)
-    length2 = (p * r2).sum(-1)
+    p = shares(r2, rule.sharpness, counts)
+    length2 = times(counts, p * r2).sum(-1)
     if context is None:
-        return weights(p), length2, None
+        return weights(p, counts), length2, None
     found = moments(y, fixed, context)
     u2 = squares(found) / torch.where(length2 > 0, length2, 1.0).unsqueeze(-1)
     return weights(joined(p, u2, context.real.sum(-1, keepdim=True), rule.sharpness)), length2, found
 
 
-def sign_weight(z: Tensor, sharpness: float) -> Tensor:
+def sign_weight(z: Tensor, sharpness: float, counts: Tensor | None = None) -> Tensor:
     """``SIGN_SLOPE m`` for the coordinates ``(K, n)`` along the last axis; zero if all are."""
     z2 = z.square()
     peak = z2.detach().amax(-1, keepdim=True)
     nowhere = peak == 0
     z2 = z2 / torch.where(nowhere, 1.0, peak)
     b = max(sharpness / 4, 5.0)
-    odd = z.sgn() * z2 ** (b / 2)
-    square = (z2**b).sum(-1)
+    odd = times(counts, z.sgn() * z2 ** (b / 2))
+    square = times(counts, z2**b).sum(-1)
     return SIGN_SLOPE * odd.sum(-1) / torch.where(nowhere.squeeze(-1), 1.0, square).sqrt()

@@ -44,7 +44,10 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
         if mask is not None:
             mask = mask[found.sample[at]]
             padded = padded * mask.unsqueeze(-1)
-    weighing = _Weighing(padded * unit[at, None, None], mask, rule, found.basis[at], n is not None) if len(at) else None
+    counts = None if rule.counts is None else segments.pad(rule.counts.unsqueeze(-1), found.sample[at]).squeeze(-1)
+    weighing = None
+    if len(at):
+        weighing = _Weighing(padded * unit[at, None, None], mask, rule, found.basis[at], n is not None, counts)
     axes: list[Tensor] = []
     for k in range(tuples.shape[1]):
         v, chosen, gone = tuples[:, k], found.chosen[:, k], found.gone[:, k]
@@ -76,9 +79,11 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
 class _Weighing:
     """The weights of poses, step by step, for the rows ``(K, n, d)`` and the basis of each."""
 
-    def __init__(self, rows: Tensor, mask: Tensor | None, rule: Rule, basis: Tensor, moments: bool) -> None:
+    def __init__(
+        self, rows: Tensor, mask: Tensor | None, rule: Rule, basis: Tensor, moments: bool, counts: Tensor | None
+    ) -> None:
         self.y = y = rows @ basis.conj()
-        self.rule = rule
+        self.rule, self.counts = rule, counts
         self.context = rule.context(y, mask) if moments else None
         self.fixed: Tensor | None = None
         self.weight = torch.ones(len(y), dtype=torch.float64, device=y.device)
@@ -86,7 +91,7 @@ class _Weighing:
 
     def choose(self, chosen: Tensor, gone: Tensor) -> Tensor | None:
         """Weigh the rows ``chosen`` ``(K,)``; the moments that competed."""
-        w, length2, moments = choice(self.y, self.fixed, self.context, self.rule)
+        w, length2, moments = choice(self.y, self.fixed, self.context, self.rule, self.counts)
         self.weight = self.weight * torch.where(gone, 1.0, w.gather(-1, chosen.unsqueeze(-1)).squeeze(-1))
         self.length2.append(length2)
         return moments
@@ -99,9 +104,9 @@ class _Weighing:
     def last(self, axis: Tensor, gone: Tensor) -> None:
         """Weigh the sign of the last axis."""
         z = (self.y @ axis.conj().unsqueeze(-1)).squeeze(-1)
-        self.length2.append(mean_length2(squares(z.unsqueeze(-1)), self.rule.sharpness))
+        self.length2.append(mean_length2(squares(z.unsqueeze(-1)), self.rule.sharpness, self.counts))
         if not self.rule.special:
-            w = ramp((1 + sign_weight(z, self.rule.sharpness)) / 2)
+            w = ramp((1 + sign_weight(z, self.rule.sharpness, self.counts)) / 2)
             self.weight = self.weight * torch.where(gone, 1.0, w)
 
 

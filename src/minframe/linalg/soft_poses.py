@@ -110,11 +110,14 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
     x = x / scale[:, None, None]
     b, n, d = x.shape
     tree, context, noise2 = _Tree(x), rule.context(x, mask), noise.square()
+    counts = None if rule.counts is None else layout.pad(rule.counts.unsqueeze(-1)).squeeze(-1)
+    if counts is not None and mask is not None:
+        counts = counts * mask
     competing = None if context is None else n
     fixed = None
     for k in range(rule.steps(d, x.is_complex())):
         y = tree.left[:, :n, k:]
-        w, length2, found = choice(y, fixed, context, rule)
+        w, length2, found = choice(y, fixed, context, rule, None if counts is None else counts[tree.sample])
         nothing = length2 <= noise2[tree.sample]
         some_gone = bool(nothing.any())
         if some_gone:
@@ -132,22 +135,23 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
         fixed = tree.left[:, :n, k]
         context = None if context is None else context.take(parent)
     if len(tree.chosen) < d:
-        _fix_last(tree, n, rule, noise2)
+        _fix_last(tree, n, rule, noise2, counts)
     chosen = torch.stack(tree.chosen, -1) if tree.chosen else tree.sample.new_empty(len(tree.sample), 0)
     basis = tree.left[:, n:].conj().resolve_conj()
     gone, length2 = torch.stack(tree.gone, -1), torch.stack(tree.length2, -1)
     return Poses(tree.sample, basis, tree.weight, chosen, gone, length2, scale, noise, competing)
 
 
-def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor) -> None:
+def _fix_last(tree: _Tree, n: int, rule: Rule, noise2: Tensor, counts: Tensor | None) -> None:
     """The axis that no row is chosen for: by the determinant, or with either sign."""
     z = tree.left[:, :n, -1]
-    length2 = mean_length2(squares(z.unsqueeze(-1)), rule.sharpness)
+    counts = None if counts is None else counts[tree.sample]
+    length2 = mean_length2(squares(z.unsqueeze(-1)), rule.sharpness, counts)
     nothing = length2 <= noise2[tree.sample]
     tree.length2.append(length2)
     tree.gone.append(nothing)
     if not rule.special:
-        m = torch.where(nothing, 1.0, sign_weight(z, rule.sharpness))
+        m = torch.where(nothing, 1.0, sign_weight(z, rule.sharpness, counts))
         _, which = tree.branch(ramp((1 + torch.stack([m, -m], -1)) / 2))
         tree.left[..., -1] *= torch.where(which == 0, 1.0, -1.0).unsqueeze(-1)
     elif tree.det is not None:
@@ -160,9 +164,13 @@ def _check_number(sample: Tensor, count: int) -> None:
         raise too_many(int(number.argmax()), count)
 
 
-def too_many(sample: int, count: int) -> ValueError:
+class TooManyPosesError(ValueError):
+    """A sample has more than ``MAX_POSES`` poses."""
+
+
+def too_many(sample: int, count: int) -> TooManyPosesError:
     """The error for a sample with more than ``MAX_POSES`` poses."""
-    return ValueError(
+    return TooManyPosesError(
         f"sample {sample} of {count} has more than {MAX_POSES} poses, and more than any backbone "
         "will go through: its symmetry is too large for a smooth frame, which has a pose for each element of it. "
         "Use mf.frames.Minimal(), which averages over symmetries in closed form, or a larger sharpness"

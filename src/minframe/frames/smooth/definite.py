@@ -20,6 +20,7 @@ from minframe.linalg.stabiliser import IsometryStabiliser
 def definite(linear: Isometry, cloud: Cloud, rule: Rule, fade: float) -> Elements:
     """Rows carry the axes. Outputs along axes that are shorter than ``fade`` times the longest row fade."""
     rows, layout, poison = _tamed(*_in_own_units(cloud))
+    rule = rule if cloud.counts is None else replace(rule, counts=cloud.counts)
     offset = cloud.offset().reshape(-1) if len(cloud.inputs) == 1 else None
 
     def relative(found: Poses) -> Tensor:
