@@ -178,7 +178,7 @@ def test_a_symmetry_that_is_missed_with_a_mask_is_found(monkeypatch: pytest.Monk
     """Ties have no margin; that alone excuses nothing."""
     key = Key(85248805, "shell", 9, "S() * Aff(3)", "minimal", "float64", "mask", 32)
     assert not judge(Trial(key)).violations
-    monkeypatch.setattr(invariant, "with_matrices", lambda poses, chains: [])
+    monkeypatch.setattr(invariant, "with_matrices", lambda poses, chains, means: [])
     verdict, report = judge(Trial(key)), Report()
     report.add(key, verdict)
     assert verdict.violations + verdict.edges > 10

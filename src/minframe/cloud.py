@@ -303,6 +303,7 @@ class Reduction:
         axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
         rounding: ``(*batch,)``, of the rows after the matrix, over the longest of them, where that matrix is any of
             full rank. ``None``: an isometry's, or the identity.
+        rows: ``(*rows, d)``, the rows after the matrix, where they are known more exactly than a product is.
     """
 
     cloud: Cloud
@@ -310,3 +311,4 @@ class Reduction:
     blocks: Sequence[slice] | None
     axes: Tensor | None = None
     rounding: Tensor | None = None
+    rows: Tensor | None = None

@@ -13,8 +13,12 @@ within one rounding of a threshold: their share is rounding over the size of typ
 
 Under general linear groups rounding depends on the observer: an element changes the condition number of the rows, and
 rounding of the white ones with it. A threshold that follows it stands elsewhere for each observer, and decides
-otherwise about every difference in between. There ``slack`` is a constant, ``PROPOSED_WHITE``, and ``equal`` follows
-only the rounding that leverages leave (``linalg.whiten.white_rounding``).
+otherwise about every difference in between. There ``slack`` is a constant, ``EQUAL_WHITE``, unless rounding is larger,
+and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.white_rounding``).
+
+A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
+may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
+answers differ by it. It is therefore as low as that of the rank (``linalg.qr``).
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ from minframe.labelling.symmetry import RowSymmetry
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
+from minframe.linalg.whiten import EQUAL_WHITE
 from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
 
@@ -52,11 +57,11 @@ from minframe.tracing import is_compiling, is_transformed
 # doubt.
 EQUAL_UNITS = 1.0, 2.5
 PROPOSED_UNITS = 4.0, 5.0
-PROPOSED_WHITE = 4e-3  # ``slack`` under general linear groups, which change the rounding of rows
 MIN_RELATIVE_LENGTH = 1e-12  # relative to the longest row; shorter lengths are not distinguished
 OPENING_FACTOR = 100.0  # bound on the error of rows mapped by a symmetry, in units of rounding or of a jet's opening
 MAX_SHIFT_RATIO = 0.01  # bound on the shift of a cloud by the average over its symmetry, relative to its size
-MAX_ROUNDING_RATIO = 1 / 64  # ratio of rounding to size above which a cloud counts as a point
+POINT_UNITS = 8.0  # roundings up to which a cloud counts as a point; as for the rank
+MAX_ROUNDING_RATIO = 1 / 64  # ratio of rounding to size above which a cloud, moved by a matrix, is not looked at
 
 
 class ActsOnBoth(Acts, Protocol):
@@ -87,7 +92,9 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         if origin is not None and kind.affine:
             y = y - layout.beside(origin.detach(), y, 1)
         unmoved = y
-        if matrix is not None:
+        if reduction.rows is not None and reduction.rows.shape == y.shape:
+            y = reduction.rows
+        elif matrix is not None:
             y = multiply(y, layout.for_rows(matrix, y))
         per_row = layout.is_per_row(x, kind.core_ndim)
 
@@ -108,14 +115,15 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         rounding = eps * stretch * far
         if reduction.rounding is not None:
             rounding = torch.minimum(rounding, reduction.rounding.reshape(-1) * size)
-        there = size * MAX_ROUNDING_RATIO > rounding
+        there = size > POINT_UNITS * rounding
         if matrix is not None:
+            there = size * MAX_ROUNDING_RATIO > rounding
             length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
             stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
             if not all_true(there):  # after a boost nothing may be left of a cloud that is far from a point
                 y = torch.where(behind_batch(there, y, 0), y, unmoved)
                 size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
-                there = size * MAX_ROUNDING_RATIO > rounding
+                there = size > POINT_UNITS * rounding
         y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
         noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
         if per_row:
@@ -136,7 +144,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     if reduction.rounding is not None:
-        slack = torch.full_like(slack, PROPOSED_WHITE)
+        slack = equal.clamp_min(EQUAL_WHITE)
     none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
     colours = edges = None
     relations = cloud.relations
@@ -154,6 +162,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         mask,
         rank_tolerance,
         torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
+        reduction.rounding is not None and len(cloud.inputs) == 1 and points.shape[2] == 1,
+        reduction.cloud.is_centred,
     )
 
 
@@ -317,7 +327,7 @@ def _framed(
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal)
-        chains, moved = symmetries(poses, generators, owner, set(thin.tolist()))
+        chains, moved, means = symmetries(poses, generators, owner, set(thin.tolist()))
         if moved:
             order = order.clone()
             for sample, permutation in moved.items():
@@ -330,7 +340,7 @@ def _framed(
         linear = group.frame_of(ordered)
     with torch.no_grad():
         poses = _poses(group, ordered, linear, equal) if moved else poses
-        return order, rows, linear, with_matrices(poses, chains)
+        return order, rows, linear, with_matrices(poses, chains, means)
 
 
 def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:

@@ -30,6 +30,10 @@ from it. (A threshold for each distance from the winner is as many decisions as 
 twice as often.) Otherwise poses are divided at the largest ratio of successive distances, where rounding is least
 likely to decide, and the part of the winner is looked at in the same way. Distances well below ``equal`` count as none.
 
+The matrices O of such a cloud are those of the mean of its poses that are the same. Those of one pose are no group:
+each is off by what the rows that carry its axes are, and along a chain this adds up. The mean is symmetric, up to
+second order, and no farther away than ``equal``.
+
 **How often rounding has to decide.** Around a cloud with a symmetry of order k, noise of size s in all coordinates is
 divided into k regions, one for each canonical order, which the symmetry maps to each other: each has the probability
 1/k. By the isoperimetric inequality of Gauss measure the boundary of a set of that probability is at least ``I(1/k) =
@@ -42,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -136,6 +141,16 @@ class Poses:
         )
         return float(vectors.max()) * (len(vectors) - padding) ** 0.5
 
+    def of_numbers(self, numbers: Tensor, sample: int) -> list[Tensor]:
+        """The pose of a sample whose ``numbers`` ``(m,)`` these are (``_numbers``)."""
+        parts = []
+        for x in self.inputs:
+            y, scale = x[sample], x[sample].abs().amax()
+            length = y.numel() * (2 if y.is_complex() else 1)
+            part, numbers = numbers[:length] * torch.where(scale > 0, scale, 1.0), numbers[length:]
+            parts.append(torch.view_as_complex(part.view(*y.shape, 2)) if y.is_complex() else part.view(y.shape))
+        return parts
+
     def apart(self, poses: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
         """The distance of poses, ``(k,)``, each input in units of its size."""
         worst = []
@@ -180,11 +195,12 @@ class Pairs:
 
 def symmetries(
     poses: Poses, generators: Tensor, owner: Tensor, thin: set[int]
-) -> tuple[list[tuple[int, StabiliserChain]], dict[int, Tensor]]:
-    """The symmetry of each sample with ``generators`` ``(k, n)`` of positions, and new orders where others win.
+) -> tuple[list[tuple[int, StabiliserChain]], dict[int, Tensor], dict[int, list[Tensor]]]:
+    """The symmetry of each sample with ``generators`` ``(k, n)`` of positions, new orders where others win, mean poses.
 
     A new order is a permutation ``(n,)``: for each new position, the old position of its row. Where the rank of a
-    sample is in doubt (``thin``), the poses of all permutations are compared.
+    sample is in doubt (``thin``), the poses of all permutations are compared. The mean is of those that are the same,
+    where they are not clearly so.
     """
     again, _ = poses.again(generators, owner)
     same = poses.apart(again, [x[owner] for x in poses.inputs]) <= CLEARLY_SAME * poses.threshold[owner]
@@ -192,22 +208,31 @@ def symmetries(
     parts = dict(zip(samples.tolist(), torch.split(generators, counts.tolist()), strict=True))
     doubtful = set(owner[~same].tolist()) | (thin & set(parts))
     true = _true_symmetry(poses, {sample: parts[sample] for sample in sorted(doubtful)}, thin)
-    moved = {sample: order for sample, (_, order) in true.items() if order is not None}
+    moved = {sample: order for sample, (_, order, _) in true.items() if order is not None}
+    means = {sample: mean for sample, (_, _, mean) in true.items() if mean is not None}
     chains: dict[object, StabiliserChain] = {}
     found: list[tuple[int, StabiliserChain]] = []
-    for sample, rows in (parts | {sample: rows for sample, (rows, _) in true.items()}).items():
+    for sample, rows in (parts | {sample: rows for sample, (rows, _, _) in true.items()}).items():
         key = tuple(rows.flatten().tolist())
         if key not in chains:
             chains[key] = StabiliserChain(rows, rows.shape[-1])
         if chains[key].order > 1:
             found.append((sample, chains[key]))
-    return found, moved
+    return found, moved, means
 
 
-def with_matrices(poses: Poses, found: Sequence[tuple[int, StabiliserChain]]) -> list[Pairs]:
-    """Solve for the matrices of all elements of all transversals at once."""
+def with_matrices(
+    poses: Poses, found: Sequence[tuple[int, StabiliserChain]], means: dict[int, list[Tensor]]
+) -> list[Pairs]:
+    """Solve for the matrices of all elements of all transversals at once, those of a mean where there is one."""
     if not found:
         return []
+    if means:
+        inputs = [x.clone() for x in poses.inputs]
+        for sample, mean in means.items():
+            for x, y in zip(inputs, mean, strict=True):
+                x[sample] = y
+        poses = replace(poses, inputs=inputs)
     levels = [
         (sample, torch.tensor(level, dtype=torch.int64)) for sample, chain in found for level in chain.transversals
     ]
@@ -221,6 +246,14 @@ def with_matrices(poses: Poses, found: Sequence[tuple[int, StabiliserChain]]) ->
         position += len(mine)
         result.append(Pairs(sample, chain.order, [Level(p, next(parts)) for _, p in mine]))
     return result
+
+
+class Symmetry(NamedTuple):
+    """Generators, the permutation to the winning order if that differs, and the mean of the poses that are the same."""
+
+    generators: Tensor
+    winner: Tensor | None = None
+    mean: list[Tensor] | None = None
 
 
 class _Cosets:
@@ -270,19 +303,16 @@ class _Cosets:
         low, high = self._doubt
         self.clear = self.clear and not bool(((distances > low) & (distances < high)).any())
 
-    def result(self) -> tuple[Tensor, Tensor | None]:
-        """Generators of H, and the permutation to the winning order if that differs."""
+    def result(self) -> Symmetry:
         elements = torch.unique(torch.cat(self._symmetry), dim=0)
         best = int(_scores(self._known).argmin())
         if best == 0:
-            return elements, None
+            return Symmetry(elements)
         r = self._cosets[best]
-        return inverse(r)[elements[:, r]], r
+        return Symmetry(inverse(r)[elements[:, r]], r)
 
 
-def _true_symmetry(
-    poses: Poses, generators: dict[int, Tensor], thin: set[int]
-) -> dict[int, tuple[Tensor, Tensor | None]]:
+def _true_symmetry(poses: Poses, generators: dict[int, Tensor], thin: set[int]) -> dict[int, Symmetry]:
     """The part of the proposed symmetry of each sample that the linear group contains. See ``_Cosets``."""
     found = {sample: _Cosets(rows, float(poses.threshold[sample])) for sample, rows in generators.items()}
     while running := [(sample, search) for sample, search in found.items() if len(search.pending)]:
@@ -300,8 +330,8 @@ def _true_symmetry(
     return result
 
 
-def _best_of_all(poses: Poses, sample: int, chain: StabiliserChain) -> tuple[Tensor, Tensor | None]:
-    """The symmetry of a sample among all elements of a group, and the permutation to the winning order."""
+def _best_of_all(poses: Poses, sample: int, chain: StabiliserChain) -> Symmetry:
+    """The symmetry of a sample among all elements of a group."""
     elements = torch.arange(poses.inputs[poses.per_row.index(True)].shape[1]).unsqueeze(0)
     for level in reversed(chain.transversals):
         elements = torch.tensor(level, dtype=torch.int64)[:, elements].flatten(0, 1)
@@ -309,7 +339,8 @@ def _best_of_all(poses: Poses, sample: int, chain: StabiliserChain) -> tuple[Ten
     best = int(_scores(numbers).argmin())
     same = _same(poses, sample, numbers, best)
     winner = elements[best]
-    return torch.unique(inverse(winner)[elements[same]], dim=0), winner
+    mean = poses.of_numbers(numbers[same].mean(0), sample)
+    return Symmetry(torch.unique(inverse(winner)[elements[same]], dim=0), winner, mean)
 
 
 def _same(poses: Poses, sample: int, numbers: Tensor, best: int) -> Tensor:
@@ -327,7 +358,7 @@ def _same(poses: Poses, sample: int, numbers: Tensor, best: int) -> Tensor:
         same = same & (to_best <= CLEARLY_SAME * equal) if torch.equal(fewer, same) else fewer
 
 
-def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> tuple[Tensor, Tensor | None]:
+def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> Symmetry:
     """``_best_of_all`` for a group with many elements; see ``frame.large``."""
     rows, fixed = poses.vectors(sample)
     points, pairs = large.invariants(rows, fixed)
@@ -340,10 +371,10 @@ def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> tupl
     for part in torch.split(elements, MAX_COSETS):
         numbers = _numbers(poses, torch.cat([winner.unsqueeze(0), winner[part]]), torch.full((len(part) + 1,), sample))
         near.append(part[(numbers[1:] - numbers[:1]).abs().amax(-1) <= CLEARLY_SAME * threshold])
-    return torch.cat(near), winner
+    return Symmetry(torch.cat(near), winner)
 
 
-def _true_symmetry_of(poses: Poses, sample: int, generators: Tensor) -> tuple[Tensor, Tensor | None]:
+def _true_symmetry_of(poses: Poses, sample: int, generators: Tensor) -> Symmetry:
     """The symmetry of a sample whose poses are clearly the same or clearly different."""
     search = _Cosets(generators, MIN_APART)
     while len(search.pending):

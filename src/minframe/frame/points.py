@@ -31,6 +31,7 @@ from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision, Rows
 
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
+MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
 
 
@@ -50,6 +51,8 @@ class PointSet:
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
         tolerance: relative width below which a dimension counts as zero.
         stretch: ``(B,)``, bound on the factor by which relative changes of the given cloud are enlarged here.
+        white: the rows are one vector for each point, and have a scatter matrix of one, as under general linear groups.
+        centred: the rows add up to zero.
     """
 
     rows: Tensor
@@ -63,6 +66,8 @@ class PointSet:
     mask: Tensor | None
     tolerance: float
     stretch: Tensor
+    white: bool = False
+    centred: bool = False
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -82,6 +87,8 @@ class PointSet:
             of(self.mask),
             self.tolerance,
             self.stretch[samples],
+            self.white,
+            self.centred,
         )
 
     @property
@@ -166,7 +173,37 @@ def _invariants(points: PointSet) -> Tensor:
         found += [_real(_products(y, odd[:, None, None]).flatten(-2)), even.real if even.is_complex() else even]
         if fixed.shape[-2]:
             found.append(_real(_products(y, fixed).flatten(-2)))
+    if points.white and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
+        found.append(_seclusion(points).unsqueeze(-1))
     return torch.cat(found, -1)
+
+
+def _seclusion(points: PointSet) -> Tensor:
+    """How far white points are from all others, ``(B, n)``: it tells rows apart that are much longer than the rest.
+
+    The inner products of white rows, in a unit, are the entries of a projector H: on the columns of the given rows,
+    and, where these add up to zero, on a column of ones besides. A row far outside has a leverage ``h_ii`` of one, and
+    others are all but orthogonal to it, however far outside it is: several of them look alike, and differ in
+
+        sum_{j != i} |h_ij|^2  =  h_ii (1 - h_ii),
+
+    which falls with the squared distance. This sum is as exact as the ``h_ij``, and these are relative to their size:
+    rounding E of the rows X changes H by ``(1 - H) E X^+`` and its adjoint, and ``|(1 - H) e_i|^2 = 1 - h_ii``.
+    """
+    rows = points.rows.squeeze(2)
+    real = torch.ones_like(rows[..., 0].real) if points.mask is None else points.mask.to(rows.real.dtype)
+    count = real.sum(-1).view(-1, 1, 1)
+    if points.centred:  # exactly, which rounding of a thin cloud has not left it
+        rows = (rows - rows.sum(1, keepdim=True) / count) * real.unsqueeze(-1)
+    scatter = rows.mT @ rows.conj()
+    trace = scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)
+    unit = (torch.linalg.matrix_norm(scatter).square() / trace).clamp_min(TINY).view(-1, 1, 1)
+    # The scatter is a projector times the unit, but for a little: 2 - S is its inverse up to the square of that.
+    inverse = 2 * torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device) - scatter / unit
+    h = rows.conj() @ inverse @ rows.mT / unit
+    h = h + real.unsqueeze(-1) * real.unsqueeze(-2) / count if points.centred else h
+    others = h.abs().square() * (1 - torch.eye(h.shape[-1], dtype=real.dtype, device=h.device))
+    return (others.sum(-1) + MIN_PROJECTION**2).log()
 
 
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from minframe.frame.linear_operator import linear_frame, serves
 from minframe.groups.base import check_dimension, default_atol
 from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
+from minframe.layout import Layout
 from minframe.linalg import loops
 from minframe.linalg.choice import choice_margin
 from minframe.linalg.columns import Columns
@@ -24,9 +25,7 @@ from minframe.linalg.qr import differentiable_basis
 from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.solvers import inv
 from minframe.linalg.stabiliser import SpanStabiliser
-from minframe.linalg.whiten import smooth, white_rounding, whiten
-
-MAX_STRETCH = 50.0  # stretch of a cloud above which coordinates come from substitution, not from a product
+from minframe.linalg.whiten import MAX_STRETCH, Whitening, equal_thin, equal_white, smooth, white_rounding, whiten
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +75,7 @@ class GL(MatrixGroup):
 
     @property
     def point_order_version(self) -> int:
-        return 3
+        return 4
 
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
@@ -102,8 +101,10 @@ class GL(MatrixGroup):
         return linear_frame(self, cloud, lambda: self._frame(cloud)) if serves(cloud) else self._frame(cloud)
 
     def _frame(self, cloud: Cloud) -> LinearFrame:
-        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
-        direct = loops.white_qr(cloud.rows_as_given(precision), self.special, cloud.centred_twice)
+        given = cloud.rows_as_given(Precision(cloud.eps, cloud.tolerance, name=cloud.name))
+        if cloud.longest is not False:
+            given.precision.floor = equal_white(given)
+        direct = loops.white_qr(given, self.special, cloud.centred_twice)
         columns = poison = None
         if direct is not None:
             t, inverse, found = direct.matrix, direct.inverse, direct.found
@@ -115,6 +116,7 @@ class GL(MatrixGroup):
             rows, layout, poison = cloud.tame_rows()
             with torch.no_grad():
                 white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
+                precision = self._precision(cloud, rows.detach(), layout, white)
             t, inverse, determined = white.matrix, white.inverse, white.determined
             found = pivoted_qr(Rows(white.rows, layout, precision, longest=cloud.longest, spare=True), False)
             pose, q = CanonicalRows(determined, found.coordinates, layout), found.basis
@@ -146,15 +148,24 @@ class GL(MatrixGroup):
             stabiliser=SpanStabiliser(determined),
             cloud=cloud,
             decomposition=pose,
-            margin=lambda: self._margin(cloud, precision, determined),
+            margin=lambda: self._margin(cloud, determined),
             tied=found.tied,
         )
 
-    def _margin(self, cloud: Cloud, precision: Precision, determined: Tensor) -> Tensor:
+    def _precision(self, cloud: Cloud, rows: Tensor, layout: Layout, white: Whitening) -> Precision:
+        """The precision of the white rows. Where longest ones are asked for, lengths below a floor are equal."""
+        precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
+        if cloud.longest is not False:
+            rounding = equal_thin(rows, white, layout, cloud.precision)
+            precision.floor = torch.maximum(equal_white(Rows(rows, layout, precision)), rounding)
+        return precision
+
+    def _margin(self, cloud: Cloud, determined: Tensor) -> Tensor:
         """How far the choice of rows and the rank are from changing, ``(*batch,)``."""
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
+            precision = self._precision(cloud, rows, layout, white)
             white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
             unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
             choice = choice_margin(white_rows, determined, unit * white.stretch)
@@ -166,7 +177,7 @@ class GL(MatrixGroup):
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
             matrix = white.inverse * white.determined.unsqueeze(-1)
             rounding = white_rounding(rows, white, layout, cloud.precision)
-        return Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding)
+        return Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding, rows=white.rows)
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """The factor of each axis that makes the determinant one, ``(*batch, d)``.

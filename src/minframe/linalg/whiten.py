@@ -38,6 +38,9 @@ from minframe.linalg.solvers import cholesky, inv, svdvals
 
 RANK_UNITS = 16.0  # units of rounding of the whole cloud that a determined axis has to exceed
 DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of the decomposition, relative to the longest row
+MAX_STRETCH = 50.0  # stretch of a cloud above which its rounding counts in the white rows
+EQUAL_WHITE = 4e-3  # difference of white rows, relative to the longest, up to which they are proposed as equal
+WHITE_ROUNDINGS = 2.5  # and the same in units of their rounding, where that is more
 MIN_FLOORS = 1e3  # length, in units of the floor, from which rows that were far from the origin are used directly
 
 
@@ -177,6 +180,29 @@ def white_rounding(rows: Tensor, white: Whitening, layout: Layout, precision: Pr
     highest = layout.collect([layout.amax(leverage.squeeze(-1))]).squeeze(-1).clamp_min(TINY)
     known = white.inverse * white.determined.unsqueeze(-1)
     return precision.eps * length * torch.linalg.matrix_norm(known, 2) / n.sqrt() / highest
+
+
+def equal_white(rows: Rows) -> Tensor:
+    """The difference of lengths up to which rows, made white, are equally long, ``(*batch, 1)``.
+
+    Rounding of the rows as given is enlarged in the white ones by as much as they are thin, and clouds of one orbit are
+    more or less so: whether rows tie must not depend on it, so that this is a constant above it. Simplices, for one, of
+    d + 1 points or of d rows, are white with equal lengths, all of them. Relative to the root mean square of the white
+    rows, ``sqrt(d)``, it is ``EQUAL_WHITE`` for these, and falls with the number of rows as the distance of the longest
+    from the next does: a share of clouds that does not grow with it ties by accident.
+    """
+    d = rows.values.shape[-1]
+    n = rows.layout.sizes().to(rows.values.device).to(torch.float64)
+    return EQUAL_WHITE * d**0.5 * ((d + 1) / n.clamp_min(1)).clamp_max(1.0)
+
+
+def equal_thin(rows: Tensor, white: Whitening, layout: Layout, precision: Precision) -> Tensor:
+    """The same, ``(*batch, 1)``, for thin clouds, where rounding may be more; 0 for others."""
+    if all_true(white.stretch <= MAX_STRETCH):
+        return torch.zeros_like(white.stretch).unsqueeze(-1)
+    longest = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))])
+    rounding = white_rounding(rows, white, layout, precision) * (white.stretch > MAX_STRETCH)
+    return WHITE_ROUNDINGS * rounding.unsqueeze(-1) * longest
 
 
 def _clean(found: PivotedQR) -> Tensor:

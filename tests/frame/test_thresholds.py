@@ -1,0 +1,74 @@
+"""Thresholds that an observer carries along: clouds far away, thin ones, and rows that are equal up to noise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import minframe as mf
+
+
+def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def on_rows(x: Tensor) -> Tensor:
+    """A backbone that knows one row from another."""
+    place = torch.arange(1, x.shape[-2] + 1, device=x.device).unsqueeze(-1)
+    return ((x * place.sin()).abs() + x.abs().mean(-2, keepdim=True)).to(x.dtype)
+
+
+def error(found: Tensor, wanted: Tensor) -> Tensor:
+    return (found - wanted).flatten(1).norm(dim=-1) / wanted.flatten(1).norm(dim=-1)
+
+
+@pytest.mark.parametrize("group", [mf.S() * mf.Translation(1), mf.S() * mf.E(1), mf.S() * mf.Translation(2)], ids=str)
+def test_a_small_cloud_is_no_point_for_who_is_farther_away(group: mf.Group) -> None:
+    """Two points are 20 to 60 units of rounding apart for one observer, and half as many for another."""
+    d = group.linear.d  # type: ignore[attr-defined]
+    apart = 2.0**-22 * torch.linspace(20, 60, 41).view(-1, 1, 1)
+    x = 1 + torch.cat([torch.zeros(41, 1, d), apart * torch.ones(d)], 1)
+    model = mf.Invariant(lambda y: on_rows(y).mean((-1, -2)), group, inputs="point")
+    assert error(model(x + 1).unsqueeze(-1), model(x).unsqueeze(-1)).max() < 0.2  # two roundings of twenty, no jump
+
+
+@pytest.mark.parametrize("group", [mf.Aff(4, complex=True), mf.Aff(3), mf.GL(3)], ids=str)
+@pytest.mark.parametrize("thickness", [1e-3, 1e-7, 1e-11])
+def test_a_thin_simplex_is_as_symmetric_as_any(group: mf.Group, thickness: float) -> None:
+    """All simplices are one orbit, so that reordering alone, with nothing rounded, changes nothing."""
+    d = group.d  # type: ignore[attr-defined]
+    n = d + isinstance(group, mf.Aff)
+    dtype = torch.complex128 if group.complex else torch.float64  # type: ignore[attr-defined]
+    x = torch.cat([thickness * normal(20, n - 1, d, seed=1, dtype=dtype), normal(20, 1, d, seed=2, dtype=dtype)], 1)
+    weight = normal(d, d, seed=3).to(dtype)
+
+    def on_sets(x: Tensor) -> Tensor:
+        y = (x @ weight).abs().to(dtype)
+        return y + y.mean(-2, keepdim=True)
+
+    model = mf.Equivariant(on_sets, group, inputs="point", outputs="vector", frames=mf.frames.Unordered())
+    order = torch.rand(20, n, generator=torch.Generator().manual_seed(4)).argsort(-1)[..., None].expand(x.shape)
+    assert error(model(x.gather(1, order)), model(x).gather(1, order)).max() < 1e-14 / thickness + 1e-11
+    assert model.frame(x).size == [torch.arange(1, n + 1).prod().item()] * 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_far_outside_are_told_apart_by_how_far(seed: int) -> None:
+    """Their leverage is one, and any two of them could be exchanged with next to no change of the white cloud."""
+    sizes = torch.tensor([1e7, 3e4, 1e2, 1e-2, 3e-3, 2e-2, 5e-3], dtype=torch.float64)
+    x = normal(50, 7, 4, seed=seed, dtype=torch.complex128) * sizes.unsqueeze(-1)
+    group = mf.S() * mf.Aff(4, complex=True)
+    model = mf.Equivariant(on_rows, group, inputs="point", outputs="vector")
+    shift = 1e7 * normal(50, 1, 4, seed=seed + 9, dtype=torch.complex128)
+    assert model.frame(x).size == model.frame(x + shift).size == [1] * 50
+    assert error(model(x + shift), model(x)).max() < 1e-4
+    assert error(mf.Equivariant(lambda y: y, group, "point", "point")(x + shift), x + shift).max() < 1e-11
+
+
+def test_averages_over_an_approximate_symmetry_stay_within_what_is_equal() -> None:
+    """Rows twice, up to noise about as large as what counts as equal: matrices of a chain must not drift."""
+    x = normal(2000, 5, 1, seed=1, dtype=torch.complex64)
+    x = torch.cat([x, x + 1e-5 * normal(2000, 5, 1, seed=2, dtype=torch.complex64)], 1)
+    same = mf.Equivariant(lambda y: y, mf.S() * mf.U(1), inputs="vector", outputs="vector")
+    assert error(same(x), x).max() < 1e-5
