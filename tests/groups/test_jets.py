@@ -91,6 +91,42 @@ def test_jets_come_back(group: mf.Group, kind: str, dtype: torch.dtype) -> None:
             assert group.contains(group.frame(x, type=type).element).all(), (opening, n)
 
 
+def test_three_points_near_a_null_line_have_an_element() -> None:
+    # One of their two differences may be null beside the other, which is as strong a boost as it is nearly null.
+    group, contained = mf.Poincare(4), 1e-13  # times the squared norm of the element
+    model = mf.Equivariant(lambda x: x, group)
+    for opening in OPENINGS[6:15]:
+        for kind in ("massless", "mixed", "all but one collinear"):
+            x = jets(150, 3, opening, kind, seed=7)
+            assert group.contains(group.frame(x).element, atol=contained).all(), (opening, kind)
+            assert (error(model(x), x) <= allowed(opening_of(x), x.dtype)).all(), (opening, kind)
+
+
+def test_soft_particles_beside_a_hard_one_come_back_in_single_precision() -> None:
+    # Their momenta across the plane of the boost are not rounded by the boost of the hard one.
+    x = jets(500, 3, 1.0, "six decades of energy", seed=8)
+    x = x[(x[..., 0].amax(-1) > 1e3 * x[..., 0].sort(-1).values[..., 1])].float()
+    assert len(x) > 100
+    bound = allowed(opening_of(x.double()), x.dtype)
+    for group in (mf.Lorentz(), mf.OrthochronousLorentz()):
+        model = mf.Equivariant(lambda x: x, group, inputs="vector", outputs="vector")
+        assert (error(model(x), x) <= bound).all()
+
+
+@by_dtype
+@pytest.mark.parametrize("group", [*GROUPS, mf.Lorentz(2), mf.OrthochronousLorentz(3)], ids=str)
+def test_copies_of_null_lines_come_back_in_every_unit(group: mf.Group, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(2)
+    momentum = torch.randn(20, 1, group.d - 1, dtype=torch.float64, generator=generator)
+    line = torch.cat([momentum.norm(dim=-1, keepdim=True), momentum], -1)
+    x = line * torch.randn(20, 5, 1, dtype=torch.float64, generator=generator)
+    for unit in (1e-4, 1.0, 1e4, 1e8):
+        given = (unit * x).to(dtype)
+        frame = group.frame(given)
+        back = frame.from_canonical(frame.to_canonical(given.clone()))
+        assert error(back, given).max() <= 10 * EPS[dtype], unit
+
+
 def ring(n: int, opening: float, count: int, seed: int = 0) -> Tensor:
     """``(count, n, 4)``: massless particles of one energy, evenly around an axis, boosted."""
     phase = torch.arange(n, dtype=torch.float64) * (2 * torch.pi / n)

@@ -40,6 +40,18 @@ def test_boosts_do_not_change_the_rank_of_a_thin_cloud(group: Isometry) -> None:
         assert (ranks[0] != ranks[1]).double().mean() <= 0.02, level
 
 
+@pytest.mark.parametrize("group", [mf.Poincare(4), mf.Lorentz(4), mf.O(2, 2)], ids=str)
+def test_strong_boosts_do_not_change_the_rank_of_a_thin_cloud(group: mf.Group) -> None:
+    """Up to a rapidity of 3, of lines that may be near to null; what rounding changes is far less than 1 %."""
+    linear = getattr(group, "linear", group)
+    for level in (12, 11.5, 11, 10.5, 10, 9.5):
+        line, noise = normal(400, 1, 4), normal(400, 6, 4, seed=1)
+        x = line * normal(400, 6, 1, seed=4) + 10**-level * noise
+        g = linear.random(400, dtype=x.dtype, generator=torch.Generator().manual_seed(2), max_rapidity=3.0)
+        changed = group.frame(x).rank != group.frame(x @ g.mT).rank
+        assert changed.double().mean() <= 0.01, level
+
+
 @pytest.mark.parametrize("group", [mf.O(2, 2), mf.Lorentz(3), mf.OrthochronousLorentz(3), mf.U(1, 3)], ids=str)
 def test_specks_beside_a_long_row_are_not_called_null(group: mf.Group) -> None:
     dtype = torch.complex128 if group.complex else torch.float64

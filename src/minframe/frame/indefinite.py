@@ -28,6 +28,7 @@ from minframe.linalg.split import Split, smooth
 from minframe.linalg.split_operator import split_anywhere
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 
+PRODUCT_EPS = 2e-15  # rounding of a product with a boost, over both norms
 BOOSTED_EPS = 1e-13  # relative rounding, in float64, of rows that a boost has made shorter
 
 
@@ -79,9 +80,14 @@ class Components:
     short: Tensor | None
 
     @property
+    def eps(self) -> float:
+        """The rounding of the rows as they are given, relative to their lengths."""
+        return max(1.5 * self.cloud.eps, BOOSTED_EPS)
+
+    @property
     def noise(self) -> Tensor:
         """The rounding of the rows after the boost, relative to their lengths, ``(*batch, 1)``."""
-        return max(1.5 * self.cloud.eps, BOOSTED_EPS) * torch.linalg.matrix_norm(self.matrix.detach()).unsqueeze(-1)
+        return self.eps * torch.linalg.matrix_norm(self.matrix.detach()).unsqueeze(-1)
 
     def longest(self) -> Tensor:
         """The length of the longest row, ``(*batch, 1)``; of its components, where null rows set their unit."""
@@ -107,21 +113,26 @@ class Components:
             found.basis = differentiable_basis(chosen, found)
         return found
 
-    def floors(self, found: PivotedQR, time: int) -> Tensor:
+    def floors(self, found: PivotedQR, axes: slice, time: int) -> Tensor:
         """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``.
 
-        A row is rounded to ``noise`` of its length as it is given. What is left of it also has the rounding of the
-        axes before, whose rows may be much longer, times its component along these over their length: of a hard and a
-        soft particle, which are opposite at rest, the soft one carries no axis of its own. An axis also has to exceed
-        ``MIN_THICKNESS`` of the mass, which is the same for all observers (``linalg.eigen``).
+        A row is rounded to ``eps`` of its length as it is given, in any direction, and its component ``<e, x>`` along
+        a unit vector e to that times the Euclidean length of e: large in the plane of the boost, and not across it.
+        (The product with the boost has been rounded too, in all directions alike.)
+        What is left of a row also has the rounding of the axes before, whose rows may be much longer, times its
+        component along these over their length: of a hard and a soft particle, which are opposite at rest, the soft one
+        carries no axis of its own. An axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all
+        observers (``linalg.eigen``).
         """
         chosen = torch.linalg.vector_norm(self.layout.take_rows(self.rows.detach(), found.positions), dim=-1)
-        chosen, noise = chosen + self.cloud.offset(), self.noise
+        chosen = chosen + self.cloud.offset()
+        noise = self.eps * torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
+        noise = noise + self.noise * (PRODUCT_EPS / self.eps)
         mass = self.layout.total(self.values[..., time : time + 1].detach()).abs()
         least, k = MIN_THICKNESS * mass, chosen.shape[-1]
         most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
         if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
-            return most.expand_as(chosen)
+            return most
         triangle = self.layout.take_rows(found.coordinates[0], found.positions).abs()
         errors = [chosen[..., :1]]
         for axis in range(1, k):
@@ -157,13 +168,29 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
         t = t @ smooth(rows, layout, parts, p, q)
     back = group.inverse(t) if parts.null is None else group.inverse(t) @ parts.null.inward
     y = loops.multiply(rows, layout, back)
-    if parts.null is not None:
-        y = parts.null.columns().replace(y, rows, lambda sample: layout.for_rows(sample, rows))
+    if (columns := _span_columns(parts, t)) is not None:
+        y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
     short = None
     # Without ``axes`` all samples have the total momentum.
     if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
         short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
     return Components(cloud, rows, layout, parts, t, y, short)
+
+
+def _span_columns(parts: Split, t: Tensor) -> Columns | None:
+    """What gives the components of rows within a span that strong boosts leave, or null vectors; ``None``: a product.
+
+    What rows have beside their span, because it is too thin to count, a boost would make as large as the rest.
+    """
+    if parts.axes is None:
+        return None
+    thin = _is_strong(t) & ~parts.axes.all(-1)
+    thin = thin if parts.momentum is None else thin & ~parts.momentum
+    null = parts.null
+    if all_true(~thin if null is None else ~thin | null.here):
+        return None if null is None else null.columns()
+    within = Columns.of(t, parts.axes, thin)
+    return within if null is None else null.columns().where(null.here, within)
 
 
 def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
@@ -196,7 +223,7 @@ def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         own_inverse = inverse @ null.inward
         projector = turned.mH @ null.projector @ turned
         span = NullSpan(null.here, null.loose, null.back @ turned, projector, null.rank)
-        linear = null.boost @ linear
+        linear = torch.where(null.here[..., None, None], found.matrix @ null.boost @ turned, linear)
         inverse = group.inverse(linear)
     ties = [axes.tied for axes in both if axes.tied is not None]
     return LinearFrame(
@@ -233,7 +260,7 @@ def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
         known = parts.axes[..., axes]
     else:
         assert time is not None
-        known = chosen.determined & (chosen.peaks > found.floors(chosen, time).square())
+        known = chosen.determined & (chosen.peaks > found.floors(chosen, axes, time).square())
         if parts.axes is not None:
             known = torch.where(parts.momentum.unsqueeze(-1), known, parts.axes[..., axes])
     return _Axes(known, chosen.basis, chosen.coordinates[0], chosen.tied)
@@ -292,9 +319,14 @@ def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Te
     return torch.cat(phases, -1)
 
 
+def _is_strong(matrix: Tensor) -> Tensor:
+    """Whether products with its inverse are not exact enough, ``(*batch,)``; see ``linalg.columns``."""
+    return matrix.detach().abs().square().sum((-2, -1)) > MAX_PRODUCT_NORM2
+
+
 def _exact_columns(found: Components, linear: Tensor, determined: Tensor, turned: Tensor | None) -> Columns | None:
     """The columns for coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
-    strong = linear.detach().abs().square().sum((-2, -1)) > MAX_PRODUCT_NORM2
+    strong = _is_strong(linear)
     if turned is None:
         return None if all_true(~strong) else Columns.of(linear, determined, strong)
     null = found.parts.null
@@ -328,7 +360,7 @@ def _margin(found: Components, known: list[tuple[slice, Tensor]], time: int | No
             at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
             if time is not None and axes.start != time:
                 chosen = pivoted_qr(found.along(axes), False)
-                floor = torch.maximum(found.floors(chosen, time), cloud.tolerance * chosen.peaks[..., :1].sqrt())
+                floor = torch.maximum(found.floors(chosen, axes, time), cloud.tolerance * chosen.peaks[..., :1].sqrt())
                 others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here
                 at_rest = torch.minimum(distance, rank_margin(chosen.peaks.sqrt(), floor, unit, others))
             distance = torch.where(parts.momentum, at_rest, distance)

@@ -16,7 +16,7 @@ from minframe.frame.base import Acts, Frame
 from minframe.frame.record import Known, UnlikeError, combined
 from minframe.frame.size import Size, counted
 from minframe.layout import Layout, Ragged
-from minframe.linalg.action import behind_batch, transform
+from minframe.linalg.action import behind_batch, multiply, transform
 from minframe.linalg.carry import Pairs, carry
 from minframe.linalg.columns import Columns, with_columns
 from minframe.linalg.fade import FadingStabiliser
@@ -180,6 +180,8 @@ class LinearFrame(Frame):
         kind = self._checked(x, type, "x")
         if self.own_columns is not None and any(x is own for own, _ in self.cloud.inputs):
             return self._inward(x, kind, self.own_inverse, self.own_columns)
+        if self.own_columns is not None and kind.core_ndim == 1 and not (kind.dual or kind.parity):
+            return self._inward_in_parts(x, kind, self.own_columns)
         return self._inward(x, kind, self.linear.mT if kind.dual and self.linear is not None else self.inverse)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
@@ -302,6 +304,18 @@ class LinearFrame(Frame):
             x, matrix, Pairs.at(None, layout.owner(x)), dtype if last else torch.promote_types(x.dtype, torch.float64)
         )
         return x if last else transform(x, kind, None, det, shift, dtype)
+
+    def _inward_in_parts(self, x: Tensor, kind: Type, columns: Columns) -> Tensor:
+        """``x`` moved by ``g0^-1``: what lies in the span of the cloud as its rows are, and the rest by the matrix.
+
+        A strong boost has large entries, and the product with a vector that it makes short is their small difference.
+        """
+        y = self._inward(wide(x), kind, self.own_inverse, columns)
+        shift = self.layout.beside(self.shift, x, 1) if self.shift is not None and kind.affine else 0.0
+        rest = self.layout.clean(wide(x) - shift, 1)
+        rest = columns.outside(rest, self.cloud.tolerance, lambda sample: self.layout.for_rows(sample, x))
+        assert self.inverse is not None
+        return narrow(y + multiply(rest, self.layout.for_rows(self.inverse, x)), x.dtype)
 
     def averaged(self, y: Tensor, kind: Type) -> Tensor:
         """The average of ``h . y`` over the stabiliser of the canonical pose, in canonical coordinates."""

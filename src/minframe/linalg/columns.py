@@ -83,6 +83,14 @@ class Columns:
             solved = solved @ to_rows(self.after).mT
         return torch.where(behind_batch(here, y, 0), solved.reshape(y.shape), y)
 
+    def outside(self, x: Tensor, tolerance: float, to_rows: Callable[[Tensor], Tensor]) -> Tensor:
+        """The part of vectors ``x`` ``(*any, d)`` outside of the span of the columns; zero, if it is rounding of x."""
+        adjoint, x = to_rows(self.adjoint), wide(x)
+        rest = x - multiply(multiply(x, adjoint), adjoint.mH)
+        rounding = tolerance * torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
+        beside = torch.linalg.vector_norm(rest.detach(), dim=-1, keepdim=True) > rounding
+        return torch.where(beside & behind_batch(to_rows(self.here), x, 0), rest, 0.0)
+
 
 def with_columns(given: Sequence[Columns | None], like: Tensor | None) -> Sequence[Columns | None]:
     """The columns of several samples, with unused ones where there are none, if any sample has them."""

@@ -9,11 +9,17 @@ left out, and the rest looked at again; what is lost is its thickness, the openi
 directions are defined up to multiples of N, and their squares count from ``NULL_ROUNDINGS`` roundings of ``|V|^2`` on:
 below that, a jet is a null line.
 
+Two roundings are meant by that. Rows as they are given are rounded to some eps, ``least_noise``; rows that have been
+moved to rest from a rapidity of 3 carry ``noise``, hundreds of times as much, and what is null before must be null
+after it. So an eigenvector may be null if its square is below ``noise |V u|^2``; but a thin one, known to be longer
+than rounding, is compared with ``least_noise |V u| |V|``. Boosts multiply both lengths here by up to their norm, and
+leave the square: with the larger bound an axis of 3e-11 that is there at rest was gone at a rapidity of 3.
+
 **What is thin.** Boosts change the ratio of the thickness of a cloud to its length, by up to the square of their norm,
 and a threshold for it would decide otherwise for another observer. Eigenvalues are invariant, and so is the ratio of
-their roots. An axis has to exceed ``MIN_THICKNESS`` in that, fifty times ``noise``, so that it is known to all
-observers whose boosts have a ``cosh^2`` below that. What is lost, ``MIN_THICKNESS``, is below what is promised. V+ and
-V- keep the eigenvectors that are thin, so that they are the same for all observers, but have fewer axes.
+their roots. An axis has to exceed ``MIN_THICKNESS`` in that, 2,500 times ``least_noise``, so that it is known to all
+observers whose boosts have a squared norm below that. What is lost, ``MIN_THICKNESS``, is below what is promised. V+
+and V- keep the eigenvectors that are thin, so that they are the same for all observers, but have fewer axes.
 
 **What is null.** The form along a direction of thickness t, relative to the longest row, is known to ``noise / t``. If
 it is less than that the direction may be null, or anything else, the more so the thinner it is. From
@@ -47,6 +53,7 @@ JACOBI_SWEEPS = 3  # sweeps of Jacobi's rotations after the eigensolver; they co
 
 
 MIN_THICKNESS = 1e-11  # in float64, root of an eigenvalue over the largest, above which it is an axis for all observers
+MIN_NOISE = 4e-15  # rounding of rows as they are given, relative to their length: some eps of float64
 NULL_ROUNDINGS = 64.0  # roundings that a square beside a null vector has to exceed to be known
 MIN_NULL_THICKNESS = 8.0  # times what is thin: thinner directions are not said to be null
 
@@ -60,19 +67,26 @@ class Bounds(NamedTuple):
     """What the eigenvalues are compared with.
 
     Attributes:
-        noise: rounding of the rows, relative to their length.
+        noise: rounding of rows that have been moved, relative to their length.
+        least_noise: the same, of rows that are given to all digits.
         thin: root of an eigenvalue over that of the largest, up to which it is no axis.
         null: square beside a null vector, over the sum of squares, up to which it is rounding.
     """
 
     noise: float
+    least_noise: float
     thin: float
     null: float
 
     @staticmethod
     def of(eps: float, tolerance: float) -> Bounds:
         """For rows of the rounding ``eps``; ``tolerance``: up to which lengths are rounding (``linalg.qr``)."""
-        return Bounds(negligible(eps), max(tolerance, MIN_THICKNESS), NULL_ROUNDINGS * max(3 * eps, 1e-12))
+        return Bounds(
+            negligible(eps),
+            max(3 * eps, MIN_NOISE),
+            max(tolerance, MIN_THICKNESS),
+            NULL_ROUNDINGS * max(3 * eps, 1e-12),
+        )
 
 
 def massless(eps: float) -> float:
@@ -137,8 +151,9 @@ def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor
     vu = vu[..., slots]
     signed = _squares(vu, eta) * eta
     wanted, forms, null_by = _axes_wanted(basis, eta, p, bounds)
-    length = torch.linalg.vector_norm(vu, dim=-2) * (scale.sqrt() + size)
-    excess = signed / length.clamp_min(TINY) - bounds.noise
+    own, whole = torch.linalg.vector_norm(vu, dim=-2), scale.sqrt() + size
+    length = own * whole
+    excess = signed / length.clamp_min(TINY) - (bounds.noise * own / whole).clamp_min(bounds.least_noise)
     if basis.white:  # neither thin nor null
         return _Eigen(
             (excess > 0).all(-1), v, vu, signed.clamp_min(TINY), excess > 0, rank, excess, forms, forms, null_by

@@ -27,7 +27,7 @@ from torch import Tensor
 from minframe.checks import all_true
 from minframe.linalg.columns import Columns
 from minframe.linalg.form import adjoint, signs
-from minframe.linalg.solvers import solve
+from minframe.linalg.solvers import inv, solve
 
 NULL_SCALE = 2.0**-20  # the scale of a null row, or of several on one line, in the canonical pose
 
@@ -41,8 +41,8 @@ class Null:
         loose: ``(*batch,)``, whether more than one isometry fixes the span.
         inward: ``(*batch, d, d)``, what the rows are multiplied with before ``T^-1``: the projector on the span that
             removes the rounding by which they miss being null, and brings null vectors to the scale ``c``; else 1.
-        outward: its inverse on the span; 1 elsewhere.
-        boost: the isometry that does the same as ``outward`` for null vectors, and undoes it for their partners.
+        boost: the isometry, in coordinates T, that brings null vectors back to their scale, and does the opposite to
+            their partners; else 1.
         rank: ``(*batch,)``, dimension of the span.
         span: ``(*batch, d, d)``, G, and columns of zeros.
         coordinates: ``(*batch, d, d)``, of G, after ``inward``: ``T^-1 inward G``; and columns of zeros.
@@ -53,7 +53,6 @@ class Null:
     here: Tensor
     loose: Tensor
     inward: Tensor
-    outward: Tensor
     boost: Tensor
     rank: Tensor
     span: Tensor
@@ -74,7 +73,6 @@ class Null:
             self.here & condition[..., 0, 0],
             self.loose & condition[..., 0, 0],
             torch.where(condition, self.inward, one),
-            torch.where(condition, self.outward, one),
             torch.where(condition, self.boost, one),
             self.rank,
             self.span,
@@ -85,15 +83,22 @@ class Null:
 
 
 def null_pairs(n: Tensor, d: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
-    """N and M, for ``c = 1``; zero columns stay zero."""
-    n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # less its part along D
-    for _ in range(4):  # N is null up to rounding; each step squares the deviation
+    """N and M, for ``c = 1``, of orthogonal columns ``n``; zero columns stay zero.
+
+    N is orthogonal to D and null up to rounding. Each step squares the deviation of ``<N, N>``, in units of ``<N, M> =
+    2``: it has to be small in these, however long N is, or what follows from them is no isometry.
+    """
+    for _ in range(8):
+        n = n - d @ (eta.unsqueeze(-1) * (d.mH @ (eta.unsqueeze(-1) * n)))  # less its part along D
         partner = eta.unsqueeze(-1) * n - d @ (eta.unsqueeze(-1) * (d.mH @ n))
-        partner = 2 * partner @ torch.linalg.pinv(n.mH @ n, rtol=1e-10, hermitian=True)
+        length = torch.linalg.vector_norm(n, dim=-2, keepdim=True)
+        unit = torch.where(length > 0, 1 / torch.where(length > 0, length, 1.0), 0.0)
+        square = (n * unit).mH @ (n * unit) + torch.diag_embed((unit == 0).squeeze(-2).to(n.dtype))
+        partner = 2 * (partner * unit) @ inv(square) * unit
         partner = partner - n @ (partner.mH @ (eta.unsqueeze(-1) * partner)) / 4
         form = n.mH @ (eta.unsqueeze(-1) * n)
         n = n - partner @ form / 4
-        if all_true(form.abs().amax((-2, -1)) <= 1e-9 * n.abs().square().sum((-2, -1))):
+        if all_true(form.abs().amax((-2, -1)) <= 1e-9):
             break
     return n, partner
 
@@ -107,11 +112,9 @@ def span_of(
     and, with a part of either sign, 2^1/2 (N): well conditioned.
     """
     eta = signs(p, q, d.device)
-    independent, lengths, _ = torch.linalg.svd(n)  # the eigensolver mixes N with zero columns
     kept = torch.cat([taken, torch.arange(p + q, device=d.device) < pairs.unsqueeze(-1)], -1)
     coordinates_d = adjoint(matrix, eta) @ d * (eta.unsqueeze(-1) == eta)
-    independent = independent * lengths.unsqueeze(-2)
-    both = torch.cat([d, independent], -1), torch.cat([coordinates_d, adjoint(matrix, eta) @ independent], -1)
+    both = torch.cat([d, n], -1), torch.cat([coordinates_d, adjoint(matrix, eta) @ n], -1)
     first = torch.argsort(~kept, dim=-1, stable=True)[..., : p + q]
     kept, null = kept.gather(-1, first), first >= p + q
     span, coordinates = (m.gather(-1, first.unsqueeze(-2).expand(d.shape)) * kept.unsqueeze(-2) for m in both)
@@ -121,31 +124,44 @@ def span_of(
     return span, coordinates * scale, span / scale @ inverse, coordinates @ inverse
 
 
-def completed(d: Tensor, n: Tensor, partner: Tensor, taken: Tensor, pairs: Tensor, p: int, q: int) -> Tensor:
-    """An isometry whose first p columns span the positive columns of D, those of ``N + M``, and free axes."""
-    eta = signs(p, q, d.device)
-    positive = outer(d[..., :p]) + outer((n + partner) / 2)
-    negative = outer(d[..., p:]) + outer((n - partner) / 2)
-    missing, free = torch.linalg.eigh(torch.diag(eta).to(d.dtype) - positive + negative)
-    free = free * missing.abs().sqrt().unsqueeze(-2)
-    order = torch.arange(p + q, device=d.device)
-    free_plus = p - taken[..., :p].sum(-1) - pairs
-    free_minus = q - taken[..., p:].sum(-1) - pairs
-    positive = positive + outer(free * (order >= p + q - free_plus[..., None, None]))
-    negative = negative + outer(free * (order < free_minus[..., None, None]))
-    return torch.cat([_factor(positive, p), _factor(negative, q)], -1)
+def with_pairs(
+    d: Tensor, n: Tensor, partner: Tensor, taken: Tensor, pairs: Tensor, p: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """D with ``(N + M) / 2`` and ``(N - M) / 2`` as the next axes of their signs; and which axes these are.
+
+    The third is the number of the pair that an axis belongs to, ``(*batch, d)``.
+    """
+    axis = torch.arange(d.shape[-1], device=d.device)
+    before = torch.where(axis < p, taken[..., :p].sum(-1, keepdim=True), taken[..., p:].sum(-1, keepdim=True))
+    pair = torch.where(axis < p, axis, axis - p) - before
+    paired = (pair >= 0) & (pair < pairs.unsqueeze(-1))
+    at = pair.clamp(0, d.shape[-1] - 1).unsqueeze(-2).expand(d.shape)
+    both = (n.gather(-1, at) + torch.where(axis < p, 1.0, -1.0) * partner.gather(-1, at)) / 2
+    return torch.where(paired.unsqueeze(-2), both, d), paired, pair
+
+
+def pair_boost(coordinates: Tensor, paired: Tensor, pair: Tensor, ratio: Tensor, p: int) -> Tensor:
+    """The isometry that multiplies N by ``1 / ratio`` and M by ``ratio``, in coordinates T, ``(*batch, d, d)``.
+
+    There ``N = a e_i + b e_j`` and ``M = a e_i - b e_j`` with phases a, b, and axes i, j of either sign: so it is a
+    boost in that plane, by ``cosh = (1 / ratio + ratio) / 2``. ``coordinates``: of N in T. Made of N and M themselves
+    it would have an error of their squares.
+    """
+    d = coordinates.shape[-1]
+    one = torch.eye(d, dtype=coordinates.dtype, device=coordinates.device)
+    at = pair.clamp(0, d - 1).unsqueeze(-1)
+    phase = coordinates.gather(-1, at).squeeze(-1).sgn()  # of each axis, in the N that it belongs to
+    same = paired.unsqueeze(-1) & paired.unsqueeze(-2) & (pair.unsqueeze(-1) == pair.unsqueeze(-2))
+    axis = torch.arange(d, device=coordinates.device) < p
+    across = same & (axis.unsqueeze(-1) != axis)
+    along = torch.where(paired, ((1 / ratio + ratio) / 2).squeeze(-1), 1.0).unsqueeze(-1) * one
+    mixed = (1 / ratio - ratio) / 2 * phase.unsqueeze(-1) * phase.conj().unsqueeze(-2)
+    return along + torch.where(across, mixed, 0.0)
 
 
 def outer(columns: Tensor) -> Tensor:
     """``C C^*``."""
     return columns @ columns.mH
-
-
-def _factor(square: Tensor, rank: int) -> Tensor:
-    """Columns ``f`` ``(*batch, d, rank)`` with ``f f^* = square``."""
-    values, vectors = torch.linalg.eigh(square)
-    last = slice(square.shape[-1] - rank, None)
-    return vectors[..., last] * values[..., last].clamp_min(0).sqrt().unsqueeze(-2)
 
 
 def first_axes(plus: Tensor, minus: Tensor, p: int, q: int) -> Tensor:

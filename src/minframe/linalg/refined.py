@@ -1,8 +1,7 @@
 """T of ``linalg.spectral`` made whole, exact and differentiable.
 
-**Free axes.** Where the span W is all of space, ``D = V U |l|^-1/2`` is T. Else ``eta - D eta D^*`` (eta restricted to
-the axes taken) is what the columns of any completion C have to make up, ``C eta C^* = eta - D eta D^*``, and its
-eigenvectors times the root of ``|eigenvalue|`` do.
+**Free axes.** Where the span W is all of space, ``D = V U |l|^-1/2`` is T. Else reflections that take the axes to the
+columns of D take the other axes to a completion of them (``completed_axes``).
 
 **Derivatives and refinement.** Let ``y = T^-1 x`` and S, in these coordinates, have the blocks ``S++``, ``S+-``,
 ``S-+`` and ``S--``. The columns of ``(1, Y)`` span an invariant subspace of ``S eta`` if
@@ -56,21 +55,11 @@ def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
     return matrix
 
 
-def aligned(v: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
-    """The same split with bases in which S++ and S-- are diagonal, so that free axes are told from others."""
-    s = outer(adjoint(matrix, signs(p, q, v.device)) @ v)
-    _, plus = torch.linalg.eigh(s[..., :p, :p])
-    _, minus = torch.linalg.eigh(s[..., p:, p:])
-    return torch.cat([matrix[..., :p] @ plus, matrix[..., p:] @ minus], -1)
-
-
-def refined(v: Tensor, matrix: Tensor, p: int, q: int) -> Tensor:
-    """T after one step, and Newton's step towards the nearest isometry."""
-    eta = signs(p, q, v.device)
-    s = outer(adjoint(matrix, eta) @ v)
-    matrix = matrix @ tilt(slope(s, s[..., p:, :p], p, q))
-    excess = adjoint(matrix, eta) @ matrix - torch.eye(p + q, dtype=v.dtype, device=v.device)
-    return matrix - matrix @ excess / 2
+def refined(v: Tensor, matrix: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
+    """T after one step. Along axes that are not taken V has nothing but the rounding of a product with a boost."""
+    y = adjoint(matrix, signs(p, q, v.device)) @ v * taken.unsqueeze(-1)
+    s = outer(y)
+    return matrix @ tilt(slope(s, s[..., p:, :p], p, q))
 
 
 def slope(s: Tensor, mixed: Tensor, p: int, q: int) -> Tensor:

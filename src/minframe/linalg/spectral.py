@@ -29,8 +29,8 @@ from minframe.layout import Layout
 from minframe.linalg.choice import rank_margin
 from minframe.linalg.eigen import Bounds, eigenvectors, smallest, time_axis
 from minframe.linalg.form import adjoint, boost_to, signs
-from minframe.linalg.null import NULL_SCALE, Null, completed, first_axes, null_pairs, span_of
-from minframe.linalg.refined import aligned, completed_axes, refined
+from minframe.linalg.null import NULL_SCALE, Null, first_axes, null_pairs, pair_boost, span_of, with_pairs
+from minframe.linalg.refined import completed_axes, refined
 from minframe.linalg.rows import Precision
 from minframe.linalg.whiten import Basis, row_basis
 
@@ -41,7 +41,7 @@ class Spectral(NamedTuple):
     """The split by the spectrum.
 
     Attributes:
-        matrix: T; but for null vectors at their own scale, so that it is harmless: ``null.boost @ matrix`` is T.
+        matrix: T; but for null vectors at their own scale, so that it is harmless: ``matrix @ null.boost`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
         null: where the form is degenerate; ``None``: nowhere.
         margin: computes how far the nearest decision is from flipping, ``(*batch,)``, given how many axes the rows can
@@ -61,7 +61,7 @@ def spectral(
     eta = signs(p, q, rows.device)
     bounds = Bounds.of(precision.eps, precision.tolerance)
     # All that may be an axis; which of it is one, eigenvalues say.
-    precision = replace(precision, tolerance=bounds.noise)
+    precision = replace(precision, tolerance=bounds.least_noise)
     basis = row_basis(rows, layout, precision, s)
     if basis.white and min(p, q) == 1:
         axis = time_axis(s, 0 if p == 1 else p)
@@ -92,7 +92,7 @@ def spectral(
     thick = taken if basis.white and len(stages) == 1 else taken & (found.thick >= 0)
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
-        matrix = d if basis.white else refined(v, completed_axes(d, taken, p, q), p, q)
+        matrix = d if basis.white else refined(v, completed_axes(d, taken, p, q), taken, p, q)
         return Spectral(_checked(matrix, eta, precision, needed), thick, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
@@ -101,24 +101,25 @@ def spectral(
     # N at a scale where it is as long as its partner, which has to make up for the parts of D along N.
     length = torch.where(here, torch.linalg.matrix_norm(n), 1.0)[..., None, None]
     length = length / (1 + (d.mH @ n / length).abs().square().sum((-2, -1), keepdim=True)).sqrt()
-    n, partner = null_pairs(n / length, d, eta)
     pairs = torch.where(here, rank - taken.sum(-1), 0)
-    matrix = completed(d, n, partner, taken, pairs, p, q)
+    independent, lengths, _ = torch.linalg.svd(n / length)  # the eigensolver mixes N with zero columns
+    lengths = lengths * (torch.arange(p + q, device=n.device) < pairs.unsqueeze(-1))
+    n, partner = null_pairs(independent * lengths.unsqueeze(-2), d, eta)
+    both, paired, pair = with_pairs(d, n, partner, taken, pairs, p)
+    matrix = completed_axes(both, taken | paired, p, q)
     if not all_true(here):
-        regular = aligned(v, completed_axes(d, taken, p, q), p, q)
-        matrix = torch.where(here[..., None, None], matrix, refined(v, regular, p, q))
+        matrix = torch.where(here[..., None, None], matrix, refined(v, matrix, taken, p, q))
     matrix = _checked(matrix, eta, precision, needed)
     axes = first_axes(thick[..., :p].sum(-1) + pairs, thick[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
         return Spectral(matrix, axes, None, margin)
     ratio = torch.where(here, torch.where(alone, NULL_SCALE, c), 1.0)[..., None, None] / length
-    regular, forth, back = (d @ (eta.unsqueeze(-1) * d.mH) * eta, n @ partner.mH / 2 * eta, partner @ n.mH / 2 * eta)
-    boost = torch.eye(p + q, dtype=n.dtype, device=n.device) + (1 / ratio - 1) * forth + (ratio - 1) * back
+    boost = pair_boost(adjoint(matrix, eta) @ n, paired, pair, ratio, p)
     # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
     # complex ones; and turns free axes.
     loose = here if n.is_complex() else here & ~((pairs == 1) & axes.all(-1))
-    inward, outward = regular + ratio * forth, regular + forth / ratio
-    null = Null(here, loose, inward, outward, boost, rank, *span_of(matrix, d, n, taken, pairs, ratio, p, q))
+    inward = (d @ (eta.unsqueeze(-1) * d.mH) + ratio * n @ partner.mH / 2) * eta
+    null = Null(here, loose, inward, boost, rank, *span_of(matrix, d, n, taken, pairs, ratio, p, q))
     return Spectral(matrix, axes, null.where(here), margin)
 
 

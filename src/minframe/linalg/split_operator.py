@@ -66,16 +66,16 @@ def regular(matrix: Tensor) -> Null:
     no = matrix.new_zeros(lead, dtype=torch.bool)
     one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand(matrix.shape)
     zero, rank = torch.zeros_like(matrix), matrix.new_zeros(lead, dtype=torch.int64)
-    return Null(no, no, one, one, one, rank, zero, zero, zero, zero)
+    return Null(no, no, one, one, rank, zero, zero, zero, zero)
 
 
 def _shapes(rows: Tensor, mask: Tensor | None, batch: Tensor | None, samples: int, *_: Any) -> list[Tensor]:
     d, lead = rows.shape[-1], rows.shape[:-2] if batch is None else (samples,)
-    matrices = [rows.new_empty((*lead, d, d)) for _ in range(8)]
+    matrices = [rows.new_empty((*lead, d, d)) for _ in range(7)]
     no = [rows.new_empty(lead, dtype=torch.bool) for _ in range(3)]
     rank = rows.new_empty(lead, dtype=torch.int64)
     axes = rows.new_empty((*lead, d), dtype=torch.bool)
-    return [matrices[0], no[0], axes, *no[1:], *matrices[1:4], rank, *matrices[4:]]
+    return [matrices[0], no[0], axes, *no[1:], *matrices[1:3], rank, *matrices[3:]]
 
 
 def _mapped(info: Any, axes: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
