@@ -300,6 +300,23 @@ def test_a_particle_is_massless_only_where_its_mass_is_rounding(mass: float, ene
     assert (here & ~clear).any()
 
 
+@pytest.mark.parametrize("rapidity", [0.0, 0.5, 1.0])
+def test_massless_particles_that_were_moved_in_single_precision(rapidity: float) -> None:
+    # <p, p> is at most eps |p|^2 before, and e^(2 rapidity) + 1 times that once moved: then no bar is right for all.
+    generator, eps = torch.Generator().manual_seed(5), EPS[torch.float32]
+    momentum = torch.randn(5_000, 1, 3, dtype=torch.float64, generator=generator)
+    x = torch.cat([momentum.norm(dim=-1, keepdim=True), momentum], -1).float()
+    group = mf.OrthochronousLorentz()
+    g = group.random(len(x), dtype=torch.float64, max_rapidity=rapidity, generator=generator)
+    for given, roundings in ((x, 1.0), ((x.double() @ g.mT).float(), 1 + math.exp(2 * rapidity))):
+        p = given.double().squeeze(-2)
+        mass2 = (group.inner(p, p) / p.square().sum(-1)) / eps
+        assert mass2.abs().max() <= roundings
+        null = group.frame(given, type="vector").stabiliser.null.here
+        assert null[mass2.abs() <= 1].all()
+        assert (~null).double().mean() <= 0.02
+
+
 @pytest.mark.parametrize(("mass", "energy"), [(0.10566, 60.0), (0.13957, 100.0)], ids=["muon", "pion"])
 def test_what_a_boost_changes_is_explained_by_rounding(mass: float, energy: float) -> None:
     # Either one unit in the last place changes the answer as much, at most 10 times less; or a particle without any

@@ -125,14 +125,14 @@ class Components:
         observers (``linalg.eigen``).
         """
         chosen = torch.linalg.vector_norm(self.layout.take_rows(self.rows.detach(), found.positions), dim=-1)
-        chosen = chosen + self.cloud.offset()
-        noise = self.eps * torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
-        noise = noise + self.noise * (PRODUCT_EPS / self.eps)
+        chosen, noise = chosen + self.cloud.offset(), self.noise
         mass = self.layout.total(self.values[..., time : time + 1].detach()).abs()
         least, k = MIN_THICKNESS * mass, chosen.shape[-1]
         most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
         if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
-            return most
+            return most.expand_as(chosen)
+        along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
+        noise = self.eps * along + noise * (PRODUCT_EPS / self.eps)
         triangle = self.layout.take_rows(found.coordinates[0], found.positions).abs()
         errors = [chosen[..., :1]]
         for axis in range(1, k):

@@ -18,6 +18,7 @@ from minframe.linalg.soft import Rule, mean_length2
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser
 
+MASS_ROUNDINGS = 5.0  # rounding of ``<P, P>`` that it has to exceed so that axes at rest are known
 BOOST_PRODUCT_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of a product with a boost, over both norms
 
 
@@ -26,7 +27,9 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
 
     Noise is the rounding of the rows as they are given, at most ``eps |T| |x| / 2`` in the rest frame, of the order of
     ``eps gamma^2 M``. An axis is there in full from this length on (``choosing.FULL``), and gone at half of it: to fade
-    earlier would lose a jet, whose energies are components along its axes in the rest frame, times gamma. In float64
+    earlier would lose a jet, whose energies are components along its axes in the rest frame, times gamma. Where noise
+    reaches a tenth of M, ``gamma^2 > 1 / (2 MASS_ROUNDINGS eps)``, 900 squared in float32, it is longer than most axes;
+    what faded would be the jet, and there is no frame. In float64
     ``gamma^2`` is below 4e12, or the total counts as null (``linalg.split``), for every observer; so what rows have
     been through before they came here, at most that for some observer, is shorter than what fades.
     """
@@ -35,7 +38,8 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
     carrier = _carrier(cloud)
     momenta, beside, _ = carrier.tame_rows()
     with torch.no_grad():
-        parts = split.rest_frame(momenta.detach(), beside, carrier.precision, p, q)
+        precision = replace(carrier.precision, eps=MASS_ROUNDINGS * carrier.precision.eps)
+        parts = split.rest_frame(momenta.detach(), beside, precision, p, q)
     assert parts.momentum is not None
     _need_momentum(parts.momentum, group)
     if poison is not None:
@@ -111,6 +115,7 @@ def _need_momentum(momentum: Tensor, group: Group) -> None:
         raise ValueError(
             f"sample {bad} of {momentum.numel()} has no smooth frame under {group}: its rows do not add up to a "
             "time-like total momentum (or to one that is by accident, as its rest frame would be a violent boost). "
-            "Particles with positive energies have one, unless they are massless and collinear; points of "
-            "space-time need momenta beside them, as an input of type 'vector'. Else use mf.frames.Minimal()"
+            "Particles with positive energies have one, unless they are massless and collinear but for their rounding, "
+            "which is smaller in float64; points of space-time need momenta beside them, as an input of type "
+            "'vector'. Else use mf.frames.Minimal()"
         )
