@@ -16,9 +16,7 @@ from rich.console import Console
 from rich.progress import track as progress
 from rich.table import Table
 
-from minframe_lab.experiments.record import commit, hardware
-from minframe_lab.palette import COLOURS
-
+COLOURS = ("#0072b2", "#56b4e9", "#009e73", "#d55e00", "#9a9a9a", "#c58fd6", "#e69f00")
 RESULTS = Path(__file__).parent.parent / "lab" / "results" / "examples"
 
 
@@ -55,6 +53,8 @@ def save(name: str, configuration: dict[str, Any], results: Any, quick: bool) ->
     """Results and what they depend on, as ``lab/results/examples/NAME.json``."""
     if quick:
         return
+    from minframe_lab.experiments.record import commit, hardware  # stored results are the laboratory's
+
     content = {
         "example": name,
         "command": f"python examples/{name}.py",
@@ -83,7 +83,7 @@ def bars(
     figure = Figure(figsize=(8, 1.2 + 0.26 * len(results) * len(parts)), layout="constrained")
     axis = figure.add_subplot()
     height = 0.8 / len(parts)
-    for k, (part, colour) in enumerate(zip(parts, COLOURS[3:] + COLOURS[:3], strict=False)):
+    for k, (part, colour) in enumerate(zip(parts, COLOURS, strict=False)):
         at = [i + (k - (len(parts) - 1) / 2) * height for i in range(len(results))]
         values = [list(of[k]) for of in results.values()]
         axis.barh(at, [sum(v) / len(v) for v in values], 0.9 * height, color=colour, label=part)

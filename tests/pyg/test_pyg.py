@@ -385,3 +385,21 @@ def test_frames_that_make_up_no_batch() -> None:
     with pytest.raises(TypeError, match="several poses"):
         mf.pyg.AddFrame(mf.E(3), frames=mf.frames.Smooth())(graph("more"))
     assert repr(mf.pyg.AddFrame(mf.E(3))) == "AddFrame(E(3), frames=Unordered())"
+
+
+def test_models_are_tested_on_their_own_data() -> None:
+    """What is equivariant passes, and what is not fails, whatever frame the data have with them."""
+
+    def forces(pos: Tensor, vel: Tensor, x: Tensor, batch: Tensor) -> Tensor:
+        return pos.roll(1, -1) + vel.flip(-1) * x[:, :1]
+
+    graphs = [Data(pos=torch.randn(n, 3), vel=torch.randn(n, 3), x=torch.randn(n, 2)) for n in (4, 6)]
+    model = mf.pyg.Equivariant(forces, mf.E(3), inputs={"vel": "vector"}, outputs="vector")
+    batch = Batch.from_data_list([mf.pyg.AddFrame(mf.E(3), inputs={"vel": "vector"})(data) for data in graphs])
+    for data in (batch, *graphs):
+        mf.pyg.assert_equivariant(model, data, degenerate=True)
+    wrong = mf.pyg.Equivariant(lambda pos, batch: torch.randn_like(pos), mf.E(3), inputs={"vel": "vector"})
+    with pytest.raises(AssertionError, match="not equivariant"):
+        mf.pyg.assert_equivariant(wrong, graphs[0])
+    with pytest.raises(TypeError, match="acts on coordinates"):
+        mf.pyg.assert_equivariant(mf.pyg.Invariant(forces, mf.S()), graphs[0])

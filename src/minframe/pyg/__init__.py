@@ -7,7 +7,8 @@ from minframe.checks import check_installed
 
 check_installed("torch_geometric", "PyTorch Geometric", "minframe.pyg", "torch-geometric")
 
+from minframe.pyg.testing import assert_equivariant  # noqa: E402
 from minframe.pyg.transform import AddFrame, Canonicalize  # noqa: E402
 from minframe.pyg.wrap import Equivariant, Invariant  # noqa: E402
 
-__all__ = ["AddFrame", "Canonicalize", "Equivariant", "Invariant"]
+__all__ = ["AddFrame", "Canonicalize", "Equivariant", "Invariant", "assert_equivariant"]
