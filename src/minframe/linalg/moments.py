@@ -6,16 +6,17 @@ them: sums ``v = sum_i f_i y_i`` over what is left of the rows, with invariant `
 as long as a row if the ``f_i y_i`` are like a random walk. With u the length of v over that of the longest rows and n
 the number of all rows, moments have the shares, relative to all rows together, on the third line:
 
-    c = ramp((n - MAX_ROWS_ALONE) / (MIN_ROWS_FULL - MAX_ROWS_ALONE))
-        ramp(log(N / MAX_NEAR_ALONE) / log(MIN_NEAR_FULL / MAX_NEAR_ALONE)),
+    c = ramp((n - MAX_ROWS_ALONE) / (MIN_ROWS_FULL - MAX_ROWS_ALONE)) (1 - 1 / N)^2,
     c MAX_ADVANTAGE e / (MAX_ADVANTAGE + sum of all e),
-    e = ramp(2 u / b - 1) exp(a (u - b)),      b = BAR / (1 + (N / NEAR_HALF)^2)^(1/2) + MIN_BAR.
+    e = ramp(2 u / b - 1) exp(a / (1 + a / MAX_SHARPNESS) (u - b)),   b = BAR / (1 + (N / NEAR_HALF)^2)^(1/2) + MIN_BAR.
 
 A moment wins if u exceeds the bar b. In generic clouds one then wins alone; in symmetric ones all are zero, and rows
 carry the frame. A moment turns faster than a row as far as it is shorter, so it has to be nearly as long as a row to
-win, and may be shorter only where rows are many. The rest keeps the shares from changing faster than those of rows do:
-the exponent is linear in u; N, whose logarithm changes a times as fast as that of lengths, enters gently; and the
-advantage over rows is capped, as else it would be decided at the foot of the ramp in N, which is steep there.
+win, and may be shorter only where rows are many. The rest keeps the shares from changing faster than those of rows do.
+log N changes up to 2 a times as fast as the logarithm of a length. So b falls slowly with it, and the exponent is
+linear in u - b with a slope that stays bounded: with the slope a, shares would change as fast as a^2. For the same
+reason c, which keeps moments out where one row is alone, has no foot: in a ramp a moment far above the bar would win
+where the ramp has just begun, and log c is steep there. The cap on the advantage over rows keeps that point from N = 1.
 
 A molecule has few rows that are nearly longest, and they are long levers. Moments would halve its poses and more than
 double the slope, and forces would be learned worse. So clouds of up to ``MAX_ROWS_ALONE`` rows have rows alone,
@@ -24,7 +25,6 @@ exactly: the number of rows is an invariant that no motion changes, and the firs
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -33,9 +33,9 @@ from torch import Tensor
 from minframe.linalg.ramp import ramp
 
 MAX_ROWS_ALONE, MIN_ROWS_FULL = 40, 60  # rows of a cloud up to which moments have no share, and from which on all of it
-MAX_NEAR_ALONE, MIN_NEAR_FULL = 1.5, 4.0  # the same for the number of rows that are nearly longest
-BAR, MIN_BAR, NEAR_HALF = 0.75, 0.05, 5.0  # the bar among few rows, among many, and the N at which it has come down
-MAX_ADVANTAGE = 20.0  # bound on the share of all moments over the share of all rows
+BAR, MIN_BAR, NEAR_HALF = 0.6, 0.05, 5.0  # the bar among few rows, among many, and the N at which it has come down
+MAX_SHARPNESS = 26.0  # bound on the sharpness with which moments compete
+MAX_ADVANTAGE = 12.0  # bound on the share of all moments over the share of all rows
 SMOOTHING_LENGTH = 0.01  # relative length of a moment below which its length is smoothed, to be differentiable at zero
 MIN_ANISOTROPY = 0.3  # anisotropy, in units of that of a random cloud, below which the quadrupole fades
 MIN_SPREAD = 0.1  # spread of the ``f_i`` below which they fade, as they are nearly constant
@@ -72,10 +72,10 @@ def joined(p: Tensor, u2: Tensor, n: Tensor, sharpness: float) -> Tensor:
     s = p.square().sum(-1, keepdim=True)
     near = 1 / torch.where(s > 0, s, 1.0)
     large = ramp((n - MAX_ROWS_ALONE) / (MIN_ROWS_FULL - MAX_ROWS_ALONE))
-    gate = large * ramp((near / MAX_NEAR_ALONE).log() / math.log(MIN_NEAR_FULL / MAX_NEAR_ALONE))
+    gate = large * (1 - s).square()
     u = (u2 + SMOOTHING_LENGTH**2).sqrt() - SMOOTHING_LENGTH
     bar = BAR / (1 + (near / NEAR_HALF).square()).sqrt() + MIN_BAR
-    logits = sharpness * (u - bar)
+    logits = sharpness / (1 + sharpness / MAX_SHARPNESS) * (u - bar)
     top = logits.detach().amax(-1, keepdim=True).clamp_min(-500)  # a common factor, so that nothing overflows
     e = ramp(2 * u / bar - 1) * (logits - top).exp()
     rivals = gate * MAX_ADVANTAGE * e / (MAX_ADVANTAGE * (-top).exp() + e.sum(-1, keepdim=True))
