@@ -31,7 +31,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fuzzing import workers
-from fuzzing.cases import CASES, FRAMES, choose, family
+from fuzzing.cases import CASES, FRAMES, family, serves
 from fuzzing.judge import Verdict, judge
 from fuzzing.layouts import LAYOUTS
 from fuzzing.margins import Margins, margins
@@ -72,7 +72,7 @@ def pairs(options: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
             # Of an indefinite form smooth frames exist where the total is time-like: particles, that is.
             particles = frames == "smooth" and CASES[name].space.q
             mine = [s for s in fit if s.startswith(PARTICLES)] if particles else fit
-            if mine and choose(CASES[name], frames) is not None:
+            if mine and serves(name, frames):
                 found.append((name, frames, mine))
     return found
 

@@ -72,3 +72,14 @@ def test_averages_over_an_approximate_symmetry_stay_within_what_is_equal() -> No
     x = torch.cat([x, x + 1e-5 * normal(2000, 5, 1, seed=2, dtype=torch.complex64)], 1)
     same = mf.Equivariant(lambda y: y, mf.S() * mf.U(1), inputs="vector", outputs="vector")
     assert error(same(x), x).max() < 1e-5
+
+
+@pytest.mark.parametrize("group", [mf.Scaling(5), mf.Octahedral(reflections=True), mf.Translation(2)], ids=str)
+@pytest.mark.parametrize("count", [8, 100])
+def test_chains_of_rows_are_not_merged(group: mf.Group, count: int) -> None:
+    """Neighbours in a chain are equal, and its ends are not."""
+    d = group.d  # type: ignore[attr-defined]
+    x = (normal(20, 1, d, seed=1) + 1e-5 * normal(20, count, d, seed=2)).float()
+    x = torch.cat([x, normal(20, 1, d, seed=3).float()], 1)
+    same = mf.Equivariant(lambda y: y, mf.S() * group, inputs="point", outputs="point")
+    assert error(same(x), x).max() < 1e-5

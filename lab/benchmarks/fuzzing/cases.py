@@ -17,6 +17,7 @@ DIMENSIONS = (1, 2, 3, 4, 5, 8, 12)
 #: How far from a definite problem elements reach: what moves further loses the digits that it is to be judged by.
 MAX_RAPIDITY = {"float64": 3.0, "float32": 1.0}
 MAX_CONDITION = 10.0
+MAX_SCALE = 10.0
 MAX_SMOOTH = 4  # dimensions: of a simplex or a cross in d dimensions smooth frames have d! poses and more
 
 
@@ -30,6 +31,8 @@ class Case:
     compact: bool = True
     affine: bool = False
     product: bool = False
+    kind: str = ""  # for reports, where it does not follow from the rest
+    unitless: bool = False  # canonical poses have no unit: they are white, or of size one
 
 
 def family(name: str) -> str:
@@ -37,7 +40,9 @@ def family(name: str) -> str:
     case = CASES[name]
     if case.make is None:
         return "permutations"
-    if case.space.q:
+    if case.kind:
+        kind = case.kind
+    elif case.space.q:
         kind = "indefinite"
     elif not case.compact:
         kind = "general linear"
@@ -48,13 +53,35 @@ def family(name: str) -> str:
     return f"S() * {kind}" if case.product else kind
 
 
+SUMS = [
+    mf.E(2) + mf.Trivial(1),
+    mf.SO(2) + mf.Trivial(1),
+    mf.O(2) + mf.O(2),
+    mf.Translation(1) + mf.O(2),
+    mf.Trivial(1) + mf.E(2) + mf.SO(3),
+    mf.Cyclic(6) + mf.E(2),
+]
+FINITE = [
+    *(make(n) for make in (mf.Cyclic, mf.Dihedral) for n in (2, 3, 4, 7)),
+    mf.Octahedral(),
+    mf.Octahedral(reflections=True),
+    *(make(k) for make in (mf.Signs, mf.SignedPermutations) for k in (1, 3, 5)),
+    mf.Trivial(2),
+]
+
+
+def _same(group: mf.Group) -> mf.Group:
+    return group
+
+
 def _table() -> dict[str, Case]:
     found: dict[str, Case] = {}
 
-    def add(name: str, make: Callable[..., mf.Group], d: int, p: int, q: int, complex: bool, **flags: bool) -> None:
+    def add(name: str, make: Callable[..., mf.Group], d: int, p: int, q: int, complex: bool, **flags: Any) -> None:
         space = Space(d, p, q, complex)
         found[name] = Case(name, make, space, **flags)
-        found[f"S() * {name}"] = Case(f"S() * {name}", make, space, product=True, **flags)
+        product = f"S() * ({name})" if "+" in name else f"S() * {name}"
+        found[product] = Case(product, make, space, product=True, **flags)
 
     for d in DIMENSIONS:
         add(f"O({d})", functools.partial(mf.O, d), d, d, 0, False)
@@ -79,7 +106,16 @@ def _table() -> dict[str, Case]:
             for complex in (False, True):
                 name = f"{kind}({d}, complex=True)" if complex else f"{kind}({d})"
                 make = functools.partial(getattr(mf, kind), d, **({"complex": True} if complex else {}))
-                add(name, make, d, d, 0, complex, compact=False, affine=kind == "Aff")
+                add(name, make, d, d, 0, complex, compact=False, affine=kind == "Aff", unitless=kind != "SL")
+    for d in (1, 2, 3, 5):
+        for kind in ("Scaling", "Sim"):
+            make = functools.partial(getattr(mf, kind), d)
+            add(f"{kind}({d})", make, d, d, 0, False, affine=kind == "Sim", kind="scale", unitless=True)
+    for group in SUMS:
+        shifts = any(isinstance(part, mf.E | mf.Translation) for part in group.groups)
+        add(str(group), functools.partial(_same, group), group.d, group.d, 0, False, affine=shifts, kind="sum")
+    for group in FINITE:
+        add(str(group), functools.partial(_same, group), group.d, group.d, 0, False, kind="finite")
     found["S()"] = Case("S()", None, Space(3, 3, 0, False), product=True)
     return found
 
@@ -102,7 +138,7 @@ class Chosen:
     def random(self, b: int, dtype: str, generator: Any) -> Any:
         assert self.linear is not None
         known = inspect.signature(self.linear.random).parameters
-        reach = {"max_rapidity": MAX_RAPIDITY[dtype], "max_condition": MAX_CONDITION}
+        reach = {"max_rapidity": MAX_RAPIDITY[dtype], "max_condition": MAX_CONDITION, "max_scale": MAX_SCALE}
         wide = torch.complex128 if self.case.space.complex else torch.float64
         options = {k: v for k, v in reach.items() if k in known}
         return self.linear.random(b, dtype=wide, generator=generator, **options)
@@ -118,10 +154,22 @@ def choose(case: Case, frames: str) -> Chosen | None:
         return Chosen(case, group, linear, mf.frames.Minimal(), ordered=True, reorders=True)
     assert case.make is not None
     assert linear is not None
-    if frames == "minimal":
-        return Chosen(case, linear, linear, mf.frames.Minimal(), ordered=True, reorders=False)
-    if frames == "unordered":
-        return Chosen(case, linear, linear, mf.frames.Unordered(), ordered=False, reorders=True)
-    if frames == "smooth" and case.space.d <= MAX_SMOOTH and not (case.space.complex and case.space.q):
-        return Chosen(case, linear, linear, mf.frames.Smooth(), ordered=False, reorders=True)
-    return None
+    if frames == "smooth" and (case.space.d > MAX_SMOOTH or (case.space.complex and case.space.q)):
+        return None
+    method = {"minimal": mf.frames.Minimal, "unordered": mf.frames.Unordered, "smooth": mf.frames.Smooth}[frames]()
+    ordered = frames == "minimal"
+    return Chosen(case, linear, linear, method, ordered=ordered, reorders=not ordered)
+
+
+@functools.cache
+def serves(name: str, frames: str) -> bool:
+    """Whether the library has frames of this kind for a group. Where it has none, an error says so, for any cloud."""
+    case = CASES[name]
+    try:
+        chosen = choose(case, frames)
+        if chosen is not None and case.kind:
+            generic = torch.randn(1, 4, case.space.d, generator=torch.Generator().manual_seed(0))
+            mf.canonicalize(generic, chosen.group, frames=chosen.frames)
+    except ValueError:
+        return False
+    return chosen is not None

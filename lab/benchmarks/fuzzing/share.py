@@ -2,8 +2,11 @@
 
 Something is decided by differences between rows. If these are of the size ``s``, and nothing singles out the places
 where a decision flips, the share of decisions within one unit of rounding is ``eps / s``. Pairs of rows are compared,
-``n^2 / 2`` of at most ``n = 2 d + 6``, and thresholds stand at ``PROPOSED_UNITS`` of rounding (``frame.invariant``),
-which an observer elsewhere has more or less of: 360 decisions in 3 dimensions, 2,250 in 12. Of clouds with noise
+of ``n`` from d to ``2 d + 6`` rows about ``(d + 3)^2``, by their lengths to begin with. These have a spread of ``1 /
+sqrt(2 d)``, so that ``sqrt(d / 2 pi)`` of the pairs differ by less than a unit, for each unit. Thresholds stand at
+``PROPOSED_UNITS`` of rounding (``frame.invariant``), of which an observer elsewhere has more: clouds are moved by about
+their distance from the origin in each coordinate, and have then ``FARTHER`` times as much. These are 270 decisions in 3
+dimensions, 3,400 in 12, and less than half of it where nothing is translated. Of clouds with noise
 ``10^-k``, or at a distance of ``10^k``, the size is ``10^-k`` at the least. It is the square of that for an indefinite
 form, whose squares are what counts, and for scales from ``10^-k`` to ``10^k``.
 Structures without noise, and exactly symmetric ones, have differences of size one or none: there the share is rounding,
@@ -31,6 +34,7 @@ from fuzzing.condition import MOVED
 from fuzzing.solids import solids
 from fuzzing.trial import EPS, Key
 
+FARTHER = 2.2  # times: how far from the origin a cloud is after a translation, root mean square in 12 dimensions
 PROPOSED_UNITS = 5.0  # of rounding, at which thresholds stand that compare pairs of rows
 MAX_SHARE = 1e-3
 RANK_UNITS = 16.0  # of rounding, that an axis has to stand out by under a general linear group
@@ -64,5 +68,6 @@ def allowed(key: Key) -> float:
     if case.compact and key.structure in EQUAL_UP_TO_NOISE and 10.0**-key.level * BELOW_EQUAL < eps**0.75:
         return MAX_SHARE
     power = 2 if case.space.q or key.structure == "mixed-scales" else 1
-    decisions = PROPOSED_UNITS * (2 * case.space.d + 6) ** 2 / 2
+    pairs = (case.space.d + 3) ** 2 * math.sqrt(case.space.d / (2 * math.pi))
+    decisions = pairs * PROPOSED_UNITS * (FARTHER if case.affine else 1.0)
     return min(1.0, MAX_SHARE + decisions * eps * 10.0 ** (power * key.level))

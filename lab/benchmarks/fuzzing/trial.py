@@ -23,7 +23,7 @@ EPS = {"float64": torch.finfo(torch.float64).eps, "float32": torch.finfo(torch.f
 SCALES = (1.0, 1.0, 1.0, 2.0**-27, 2.0**27, 2.0**-13, 2.0**13)
 TYPES = {"inv": "scalar", "vec": "vector", "span": "vector", "id": "point"}
 NODE_TYPES = {"inv": "scalar", "vec": "node", "span": "node", "id": "node"}
-NO_FRAME = "has no smooth frame"
+NO_FRAME = "has no smooth frame", "the cloud has no size"  # of smooth frames; under groups with a scale
 GRAPH_TYPES = {"inv": "scalar", "vec": "node", "span": "edge", "id": "edge"}
 
 
@@ -70,7 +70,7 @@ class Answer:
     outputs: dict[str, Tensor]  # samples first; those of rows (b, n, ...)
     unit: Tensor  # (b,) the size of vectors over that of what the backbone returned for them; see ``Trial.unit``
     refused: Tensor  # (b,) where the library says, in so many words, that ``vec`` does not exist
-    absent: Tensor  # (b,) where it says that there is no such frame at all: of smooth ones; outputs are zeros
+    absent: Tensor  # (b,) where it says that there is no frame, or that a cloud has no size; outputs are zeros
 
 
 @dataclass
@@ -111,20 +111,14 @@ class Trial:
 
         Under GL and Aff a pose is white and has no unit: invariants do not change with the scale of the input, and
         vectors are multiplied by T with ``T T^* = sum_i x_i x_i^* / n`` on the way back. Its norm is the root mean
-        square of the rows, relative to their mean where they are translated. Elsewhere the pose has the unit of the
-        input.
+        square of the rows, relative to their mean where they are translated. The same holds for groups with a scale.
+        Elsewhere the pose has the unit of the input.
         """
-        if not self.whitens:
+        if not self.chosen.case.unitless:
             return torch.ones(len(x), dtype=torch.float64)
         y = x.to(torch.promote_types(x.dtype, torch.float64))
         y = y - y.mean(1, keepdim=True) if self.chosen.case.affine else y
         return torch.linalg.vector_norm(y, dim=(1, 2)) / y.shape[1] ** 0.5
-
-    @property
-    def whitens(self) -> bool:
-        """Whether canonical poses are white, and of no unit."""
-        name = self.chosen.case.name.removeprefix("S() * ")
-        return name.startswith(("GL", "Aff"))
 
     @property
     def frames(self) -> Any:
@@ -169,7 +163,7 @@ class Trial:
         try:
             return Answer(self._outputs(x, wild=True), self.unit(x), no, no)
         except ValueError as error:  # some of the samples span too little for vectors that point anywhere
-            missing = NO_FRAME in str(error)
+            missing = any(words in str(error) for words in NO_FRAME)
             if missing and len(x) == 1:
                 nothing = {"inv": x.new_zeros(1, 1, 1).real, "span": 0 * x, "id": x, "vec": 0 * x}
                 return Answer(nothing, self.unit(x), yes, yes)
@@ -199,7 +193,7 @@ class Trial:
             rows = y[:b] if name == "inv" else laid.rows(y, b, n)
             if self.graph and name in ("span", "id"):
                 rows = rows[:, :, laid.kept]
-            found[name] = rows.detach() / (1.0 if name == "inv" and self.whitens else self.scale)
+            found[name] = rows.detach() / (1.0 if name == "inv" and self.chosen.case.unitless else self.scale)
         return found
 
     def _model(self, laid: Laid, wild: bool) -> Callable[..., dict[str, Tensor]]:
@@ -214,7 +208,7 @@ class Trial:
         try:
             return self.frame(x).margin[: len(x)].double()
         except (TypeError, ValueError) as error:  # frames that are drawn have none; some clouds have no smooth frame
-            if isinstance(error, ValueError) and NO_FRAME not in str(error):
+            if isinstance(error, ValueError) and not any(words in str(error) for words in NO_FRAME):
                 raise
             return torch.full((len(x),), torch.inf, dtype=torch.float64)
 

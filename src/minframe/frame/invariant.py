@@ -141,7 +141,8 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     )
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
     tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    equal = torch.maximum(EQUAL_UNITS[1] * noise, EQUAL_UNITS[0] * tolerance)
+    rounding = EQUAL_UNITS[1] * noise
+    equal = torch.maximum(rounding, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     if reduction.rounding is not None:
         slack = equal.clamp_min(EQUAL_WHITE)
@@ -157,6 +158,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         soft,
         equal,
         slack,
+        rounding,
         colours,
         edges,
         mask,

@@ -37,6 +37,7 @@ from minframe.types import Type
 #: a 30-gon and the same turned by half a step, agree to many digits; faster waves separate them. Rounding grows with
 #: the frequency, and so does the tolerance of scores: all frequencies find the same poses equal.
 FREQUENCIES = (2.5, 10.0, 40.0, 160.0, 640.0)
+ROUNDING = 8 * torch.finfo(torch.float64).eps  # of coordinates in a pose, relative to the longest row
 MAX_ROW_TOLERANCES = 1e3  # in units of the tolerance: bound on the distance of matched rows of equal poses
 
 
@@ -133,7 +134,7 @@ class OrbitFrame(Frame):
             mean = mean.index_add(0, samples, matched * self.choice.weights[samples, g][:, None, None])
         self._sorted = mean
         # Coordinates are equal relative to the longest row, whose length is about one, along every axis.
-        classes = cluster_rows(mean, self.cloud.tolerance, self._mask, mean.new_ones(()))
+        classes = self._classes(mean)
         if self._colours is not None:
             classes = combine(torch.stack([self._colours, classes], -1), self._mask)
         found: dict[int, tuple[Tensor, Symmetry]] = {}
@@ -145,6 +146,21 @@ class OrbitFrame(Frame):
             else:
                 found[g] = samples, GraphSymmetry(mine, self._edges[samples], mask, backend)
         return found
+
+    def _classes(self, rows: Tensor) -> Tensor:
+        """Classes of equal rows ``(B, n)``; where a chain of rows is longer than what is equal, of the same rows."""
+        one, tolerance = rows.new_ones(()), self.cloud.tolerance
+        classes = cluster_rows(rows, tolerance, self._mask, one)
+        middle = orbit_mean(
+            rows, classes if self._mask is None else torch.where(self._mask, classes, rows.shape[1] - 1)
+        )
+        away = torch.linalg.vector_norm(rows - middle, dim=-1)
+        if self._mask is not None:
+            away = away * self._mask
+        chained = away.amax(-1, keepdim=True) > tolerance
+        if all_true(~chained):
+            return classes
+        return torch.where(chained, cluster_rows(rows, ROUNDING, self._mask, one), classes)
 
     @property
     def _order(self) -> Tensor:

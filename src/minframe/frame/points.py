@@ -46,6 +46,7 @@ class PointSet:
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
         equal: ``(B, 1)``, difference up to which directions are equal.
         slack: ``(B, 1)``, difference up to which invariants of directions are proposed as equal; larger.
+        rounding: ``(B, 1)``, difference that rounding of the input may have made; smaller than ``equal``.
         colours: ``(B, n)``, further colours of points.
         edges: ``(B, n, n)``, further colours of pairs; ``None``: none.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
@@ -61,6 +62,7 @@ class PointSet:
     soft: Tensor
     equal: Tensor
     slack: Tensor
+    rounding: Tensor
     colours: Tensor | None
     edges: Tensor | None
     mask: Tensor | None
@@ -82,6 +84,7 @@ class PointSet:
             self.soft[samples],
             self.equal[samples],
             self.slack[samples],
+            self.rounding[samples],
             of(self.colours),
             of(self.edges),
             of(self.mask),
@@ -259,6 +262,27 @@ def _coincide(points: PointSet, cells: Tensor) -> Tensor:
     return (torch.linalg.vector_norm(rows - middle, dim=-1) <= points.equal / 2).all(-1)
 
 
+def _separated(points: PointSet, start: Tensor) -> tuple[Tensor, Tensor]:
+    """Cells of points that invariants distinguish, and how far the nearest decision is from flipping, ``(B,)``.
+
+    Where the coordinates themselves are invariant, points of one cell are equal, and will be shown at their mean. Cells
+    are cut at gaps, so that a chain of points may be longer than what is equal; a cloud that has such a one is cut at
+    every gap that is more than rounding.
+    """
+    values = _invariants(points)
+    cells, margin = separate_with_margin(values, start, points.apart)
+    if points.blocks is not None or is_discrete(cells, points.mask).all():
+        return cells, margin
+    index = cells.unsqueeze(-1).expand(values.shape)
+    sizes = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
+    middle = torch.zeros_like(values).scatter_add(1, index, values).gather(1, index) / sizes.unsqueeze(-1)
+    spread = torch.linalg.vector_norm(values - middle, dim=-1).amax(-1, keepdim=True)
+    cut, finer = separate_with_margin(values, start, points.rounding)
+    chained = spread > points.equal
+    margin = torch.minimum(torch.where(chained.squeeze(-1), finer, margin), (spread - points.equal).abs().squeeze(-1))
+    return torch.where(chained, cut, cells), margin
+
+
 def _twins(cells: Tensor) -> Tensor:
     """The first point of each point's cell."""
     n = cells.shape[-1]
@@ -287,7 +311,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
             return Ordering(inverse(cells), None, *none)
         todo, order = (~apart).nonzero().squeeze(-1), inverse(torch.where(apart.unsqueeze(-1), cells, order))
     left = points.select(todo)
-    cells = separate(_invariants(left), left.start(), left.apart)
+    cells = _separated(left, left.start())[0]
     tied = (~is_discrete(cells, left.mask)).nonzero().squeeze(-1)
     if points.blocks is not None and len(tied):
         cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
@@ -396,7 +420,7 @@ def order_margin(points: PointSet) -> Tensor:
     order them by their lengths.
     """
     start = _alone(points.start(), points.mask)
-    cells, margin = separate_with_margin(_invariants(points), start, points.apart)
+    cells, margin = _separated(points, start)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
