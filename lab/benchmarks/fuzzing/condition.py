@@ -11,6 +11,7 @@ from fuzzing.cases import MAX_RAPIDITY
 from fuzzing.trial import EPS, Move, Trial
 
 ZERO_UNITS = 8.0  # of rounding, that count as none for points far from the origin; ``linalg.qr``
+FLAT_UNITS = 8.0  # of rounding, that are no thickness under a general linear group
 FADE = 0.05  # of ``mf.frames.Smooth``: axes shorter than this part of the longest row fade
 MAX_LOSS = 1e-2  # of products of an indefinite form, up to which rounding changes an answer smoothly
 MOVED = math.exp(2 * MAX_RAPIDITY["float64"])  # units of its own rounding that a boosted input is off by, at most
@@ -32,12 +33,16 @@ def condition(trial: Trial, x: Tensor) -> Tensor:
         gram = (y * eta) @ y.mH
         result = result * y.abs().square().sum((1, 2)) / gram.abs().square().sum((1, 2)).sqrt().clamp_min(1e-300)
     elif not case.compact:
-        result = result * thinness(trial, y)
+        result = result * thinness(trial, x)
     return torch.nan_to_num(result, nan=1.0, posinf=1e300).clamp_min(1.0)
 
 
 def identity_loss(trial: Trial, x: Tensor) -> Tensor:
-    """What the identity may lose, ``(b,)``: there and back through a matrix of this condition.
+    """What the identity may lose, ``(b,)``.
+
+    Under general linear groups, rounding, at the distance from the origin: coordinates are found by substitution, and
+    come back whatever the condition is (``linalg.columns``). Averages over a symmetry, which frames without row order
+    and products have, move thin and thick directions into each other, and lose rounding times the condition.
 
     Of an indefinite form the condition is ``1 / opening^2``; where rounding leaves less than the opening, the null part
     alone is as good, which is off by the opening. Products are rounded to ``eps |X|^2``, so that they do not show an
@@ -49,7 +54,7 @@ def identity_loss(trial: Trial, x: Tensor) -> Tensor:
     loss = EPS[trial.key.dtype] * ratio
     space = trial.chosen.case.space
     if not space.q:
-        return loss
+        return loss if trial.chosen.reorders else EPS[trial.key.dtype] * offset(x)
     y = x.to(torch.promote_types(x.dtype, torch.float64))
     widths = torch.linalg.svdvals(y - y.mean(1, keepdim=True) if trial.chosen.case.affine else y)
     null = min(space.p, space.q)
@@ -147,7 +152,8 @@ def null_loss(trial: Trial, x: Tensor) -> Tensor:
     """What is lost, ``(b,)``, where rows cannot be told from null ones: their opening; 0 where they can.
 
     Of an opening a, rounding leaves ``eps / a^2`` of the products of the rows. Where that is more than a itself, to
-    leave the opening out is the better answer, and which null line is left depends on the observer by as much.
+    leave the opening out is the better answer, and which null line is left depends on the observer by as much. The
+    judge allows a few openings, not the hundred that the identity has.
     """
     opening = condition(trial, x).rsqrt()
     unknown = EPS[trial.key.dtype] * 100 > opening**3
@@ -155,15 +161,21 @@ def null_loss(trial: Trial, x: Tensor) -> Tensor:
 
 
 def thinness(trial: Trial, y: Tensor) -> Tensor:
-    """The largest singular value over the smallest that is not 0 for want of rows, ``(b,)``."""
+    """The largest singular value over the smallest that is not rounding, ``(b,)``.
+
+    A cloud that is flat up to ``FLAT_UNITS`` of rounding is flat for every observer: no answer depends on what is left
+    of its thickness, and it excuses nothing. ``linalg.whiten`` has twice as many units for the rank.
+    """
     case = trial.chosen.case
     y = y.to(torch.promote_types(y.dtype, torch.float64))
-    y = y - y.mean(1, keepdim=True) if case.affine else y
-    rank = min(y.shape[1] - case.affine, case.space.d)
-    if rank < 1:
-        return torch.ones(len(y), dtype=torch.float64)
-    values = torch.linalg.svdvals(y)
-    return (values[:, 0] / values[:, rank - 1].clamp_min(1e-300)).clamp_max(1e300)
+    middle = y.mean(1, keepdim=True)
+    values = torch.linalg.svdvals(y - middle if case.affine else y)
+    size = values[:, :1]
+    if case.affine:
+        size = size + y.shape[1] ** 0.5 * torch.linalg.vector_norm(middle, dim=-1)
+    rounding = FLAT_UNITS * EPS[trial.key.dtype] * size
+    least = torch.where(values > rounding, values, torch.inf).amin(-1)
+    return (values[:, 0] / least).clamp(1.0, 1e300)
 
 
 def fading(trial: Trial, x: Tensor) -> Tensor:

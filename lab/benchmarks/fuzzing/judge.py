@@ -179,7 +179,7 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     _violation(verdict, error, (~finite).nonzero()[:, 0], f"{name}: NaN")
     verdict.error = max(verdict.error, _max(error[finite]))
     lost = torch.maximum(null_loss(trial, trial.x), null_loss(trial, z))
-    suspects = (finite & (error > (IDENTITY * lost).clamp_min(trial.bound))).nonzero()[:, 0]
+    suspects = (finite & (error > (SLACK * lost).clamp_min(trial.bound))).nonzero()[:, 0]
     if not len(suspects):
         return
     steep = rounding_loss(trial, trial.x[suspects], z[suspects])

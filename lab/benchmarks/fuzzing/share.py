@@ -39,7 +39,8 @@ PROPOSED_UNITS = 5.0  # of rounding, at which thresholds stand that compare pair
 MAX_SHARE = 1e-3
 RANK_UNITS = 16.0  # of rounding, that an axis has to stand out by under a general linear group
 REACH = 30.0  # the condition numbers of elements, and what a thickness differs by from that of a typical cloud
-INDEFINITE_REACH = {"float64": 100.0, "float32": 10 * math.exp(2 * MAX_RAPIDITY["float32"])}
+INDEFINITE_REACH = {"float64": 100.0, "float32": 10 * math.exp(2 * MAX_RAPIDITY["float32"])}  # of thickness
+BOOST_REACH = {dtype: 10 * math.exp(2 * rapidity) for dtype, rapidity in MAX_RAPIDITY.items()}
 DECADES = 6  # of energy, in jets
 EXACT = 99  # the level without noise
 BELOW_EQUAL = 10.0  # times: noise smaller than what is equal by this is none
@@ -57,7 +58,7 @@ def allowed(key: Key) -> float:
     if not case.compact and 1 / reach < 10.0**-key.level / threshold < reach:
         return 1.0
     if case.space.q and key.structure in PARTICLES:
-        null = eps * (MOVED if key.dtype == "float64" else 1.0)
+        null, reach = eps * (MOVED if key.dtype == "float64" else 1.0), BOOST_REACH[key.dtype]
         largest = -2 * key.level - math.log10(null)  # over what is null, as a power of ten
         if abs(largest) < math.log10(reach):
             return 1.0
