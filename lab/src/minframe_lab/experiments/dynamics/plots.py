@@ -35,8 +35,10 @@ def energies(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def _longest(records: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
-    """Of the runs of a method the one with the longest path, begun in random rotations if there is one, the gentlest
-    and the first seed; none without a run."""
+    """Of the runs of a method the one with the longest path, begun in random rotations, the gentlest, the first seed.
+
+    In this order, if there are such; none without a run.
+    """
     found = [r["configuration"] | {"run": r} for r in records if r["configuration"]["method"] == method]
     found.sort(key=lambda c: (-c["picoseconds"], not turned(c), c["sharpness"], c["seed"]))
     return [c["run"] for c in found[:1]]
