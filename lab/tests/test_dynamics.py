@@ -329,6 +329,22 @@ class TestRuns:
         assert found["complete"]
         assert found["measured"]["paths"]["methane"]["picoseconds"] == 0.1
 
+    def test_runs_that_began_alike_are_compared(self) -> None:
+        """Runs in random rotations from the beginning, if hard and smooth frames have them; without a frame, any."""
+
+        def one(method: str, **more: Any) -> dict[str, Any]:
+            return {"configuration": {"method": method, "seed": 0, "sharpness": 8.0, "recipe": {"epochs": 32}, **more}}
+
+        old = [one("potential"), one("plain"), one("smooth"), one("smooth", seed=1), one("minimal"), one("drawn")]
+        new = [one("smooth", start="plain"), one("minimal", start="plain")]
+        before, partly, after = (comparison.Runs.of(x) for x in (old, old + new[:1], old + new))
+        assert before is not None
+        assert after is not None
+        assert before == partly
+        assert [r["configuration"]["seed"] for r in before.smooth] == [0, 1]
+        assert after.smooth == new[:1]
+        assert after.methods == {"minimal": new[1:], "plain": old[1:2]}
+
     @pytest.mark.slow
     def test_table(self, tmp_path: Path) -> None:
         results, page = tmp_path / "lab" / "results", tmp_path / "docs" / "dynamics.md"

@@ -137,8 +137,9 @@ class Dense:
         return torch.cat(list(samples), -1)
 
     def take_rows(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Rows ``(*batch, k, d)`` at ``positions`` ``(*batch, k)``; differentiable."""
-        return rows.gather(-2, positions.unsqueeze(-1).expand(*positions.shape, rows.shape[-1]))
+        """Rows ``(*batch, k, d)`` at ``positions`` ``(*batch, k)``, any where that is behind them; differentiable."""
+        inside = positions.clamp_max(rows.shape[-2] - 1).unsqueeze(-1)
+        return rows.gather(-2, inside.expand(*positions.shape, rows.shape[-1]))
 
     def mean(self, rows: Tensor) -> Tensor:
         """Mean of the real rows in float64, ``(*batch, d)``."""

@@ -1,7 +1,7 @@
 """The choice of the loops over rows: compiled ones where there are any, a kernel on a GPU, PyTorch for all others.
 
-PyTorch serves where no compiler was at hand, on other devices, and where dispatch modes look on. What compiles or
-transforms a call gets an operator, which chooses among these when it runs.
+PyTorch serves where no compiler was at hand, on other devices, there in fewer operations, and where dispatch modes look
+on. What compiles or transforms a call gets an operator, which chooses among these when it runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from minframe.layout import Dense, Layout, Ragged
-from minframe.linalg import action, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
+from minframe.linalg import action, few, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
 from minframe.linalg import soft_poses as soft_poses_
 from minframe.linalg.carry import Pairs, carry
 from minframe.linalg.rows import PivotedQR, Rows, WhiteQR
@@ -57,7 +57,18 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
-    return loops_for(rows.values, rows.layout).pivoted_qr(rows, special)
+    loops = loops_for(rows.values, rows.layout)
+    if loops is qr and launches(rows.values) and few.serves(rows):
+        return few.pivoted_qr(rows, special)
+    return loops.pivoted_qr(rows, special)
+
+
+def launches(x: Tensor) -> bool:
+    """Whether the number of operations matters more than how long each takes: they are launched on another device.
+
+    Where a compiler or a transform looks on, it does not.
+    """
+    return not x.is_cpu and not is_compiling() and not is_transformed(x)
 
 
 operators.DECOMPOSE.append(pivoted_qr)

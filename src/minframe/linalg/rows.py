@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from minframe.layout import Layout
+from minframe.tracing import is_compiling, is_transformed
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class PivotedQR(CanonicalRows):
 
     Attributes:
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        positions: ``(*batch, d)``, of the row that carries each axis.
+        positions: ``(*batch, d)``, of the row that carries each axis; maybe behind all rows where not determined.
         peaks: ``(*batch, d)``, the largest squared length that was left at each step.
         tied: ``(*batch,)``, whether several rows were the longest at some step; ``None``: not asked for, or nowhere.
     """
@@ -111,6 +112,13 @@ class PivotedQR(CanonicalRows):
     positions: Tensor
     peaks: Tensor
     tied: Tensor | None = None
+
+    def pose(self, dtype: torch.dtype) -> Tensor:
+        own = self.coordinates[0] if len(self.coordinates) == 1 else None
+        if own is None or self.full or self.zeroed or is_compiling() or is_transformed(own):
+            return CanonicalRows.pose(self, dtype)
+        whole = torch.empty(own.shape, dtype=dtype, device=own.device)
+        return torch.mul(own, self.layout.for_each_row(self.determined), out=whole)  # in one operation
 
 
 @dataclass(slots=True)

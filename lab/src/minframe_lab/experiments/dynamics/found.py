@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from minframe_lab.experiments.dynamics.molecules import NAMES
+from minframe_lab.experiments.dynamics.table import turned
 
 Record = dict[str, Any]
 BEGIN, END = "<!-- found: written by `minframe reproduce table` -->", "<!-- end of found -->"
@@ -21,7 +22,9 @@ WORDS = {"minimal": "hard frames", "drawn": "drawn poses", "pca": "PCA frames", 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs that are compared, each a list over seeds; the longest trainings of each method.
+    """The runs that are compared, each a list over seeds; the longest trainings of each method, all begun alike.
+
+    They began in random rotations if hard and smooth frames have such runs. Without a frame there is no other way.
 
     Attributes:
         potential: the potential itself.
@@ -38,6 +41,9 @@ class Runs:
         """``None`` as long as something of what is compared is missing."""
         potential = [r for r in records if r["configuration"]["method"] == "potential"]
         learned = [r for r in records if r["configuration"]["method"] != "potential"]
+        begun = {r["configuration"]["method"] for r in learned if turned(r["configuration"])}
+        alike = begun >= {"smooth", "minimal"}
+        learned = [r for r in learned if turned(r["configuration"]) == alike or r["configuration"]["method"] == "plain"]
         most = max((r["configuration"]["recipe"]["epochs"] for r in learned), default=0)
         groups: dict[str, dict[tuple[float, float], list[Record]]] = {}
         for r in sorted(learned, key=lambda r: r["configuration"]["seed"]):
@@ -75,7 +81,8 @@ def table(runs: Runs) -> Iterable[str]:
     c = runs.smooth[0]["configuration"]
     weighed = f", variance of energies over poses weighed by {c['agreement']:g}" if c.get("agreement") else ""
     seeds = ", ".join(str(r["configuration"]["seed"]) for r in runs.smooth)
-    yield f"| asked for | found: smooth frames of sharpness {c['sharpness']:g}{weighed}, seeds {seeds} |"
+    start = ", all methods begun in random rotations" if turned(c) else ""
+    yield f"| asked for | found: smooth frames of sharpness {c['sharpness']:g}{weighed}{start}, seeds {seeds} |"
     yield "|---|---|"
     yield f"| paths of 20 ps of all methods | {'; '.join(_lengths(runs))} |"
     yield f"| drift of the energy at most 2 times that in the potential | smooth over potential: {_drifts(runs)} |"
@@ -184,7 +191,10 @@ def _error(group: list[Record]) -> str:
 
 
 def _ratio(group: list[Record], hard: list[Record]) -> str:
-    means = [statistics.mean(r["test"]["force_mae"] for r in one) for one in (group, hard)]
+    """The error over that in hard frames, in the mean over the seeds that both have, or over all if there are none."""
+    errors = [{r["configuration"]["seed"]: r["test"]["force_mae"] for r in one} for one in (group, hard)]
+    both = errors[0].keys() & errors[1].keys()
+    means = [statistics.mean(e for seed, e in one.items() if seed in both or not both) for one in errors]
     return _bold(f"{means[0] / means[1]:.2f}", means[0] > MAX_FORCE_ERROR * means[1])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from minframe_lab.experiments.dynamics.molecules import KINDS, NAMES
-from minframe_lab.experiments.dynamics.table import LABELS
+from minframe_lab.experiments.dynamics.table import LABELS, turned
 from minframe_lab.experiments.plots import STYLE
 
 COLOURS = {"minimal": "#d62728", "pca": "#ff7f0e", "smooth": "#1f77b4", "potential": "#9aa0a6"}
@@ -35,9 +35,10 @@ def energies(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def _longest(records: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
-    """Of the runs of a method the one with the longest path, the gentlest and the first seed; none without a run."""
-    found = [r for r in records if r["configuration"]["method"] == method]
-    found.sort(
-        key=lambda r: (-r["configuration"]["picoseconds"], r["configuration"]["sharpness"], r["configuration"]["seed"])
-    )
-    return found[:1]
+    """Of the runs of a method the one with the longest path, begun in random rotations, the gentlest, the first seed.
+
+    In this order, if there are such; none without a run.
+    """
+    found = [r["configuration"] | {"run": r} for r in records if r["configuration"]["method"] == method]
+    found.sort(key=lambda c: (-c["picoseconds"], not turned(c), c["sharpness"], c["seed"]))
+    return [c["run"] for c in found[:1]]

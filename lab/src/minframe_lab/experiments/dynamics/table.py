@@ -26,8 +26,9 @@ molecules move at constant energy, about 300 K, by velocity Verlet with steps of
 the smallest total energy along the path, the drift the slope of a straight line through it times its length, the jump
 its largest change in one step. A path ends where the molecule comes apart, an atom being 3.5 angstrom from all others;
 then its length is given. Errors of forces are mean absolute ones on 1,600 snapshots of other paths, with the standard
-deviation over a block bootstrap of these. Drawn poses of sharpness 16 were trained by an earlier recipe, which did not
-take the energy to be learned off. [What this shows](../../docs/dynamics.md)."""
+deviation over a block bootstrap of these. Runs with most of their epochs in random rotations are the later ones, which
+docs/dynamics.md compares; before, smooth frames were begun in hard ones. Drawn poses of sharpness 16 were trained by an
+earlier recipe, which did not take the energy to be learned off. [What this shows](../../docs/dynamics.md)."""
 
 
 FRAMES_NOTE = """What frames contribute: mean absolute force by way of the backbone in a fixed pose, by the turning of
