@@ -71,6 +71,13 @@ def test_neither_edges_nor_nodes_have_an_order(frames: mf.frames.Method) -> None
     assert torch.allclose(again, found[nodes], rtol=0, atol=1e-11)
 
 
+def test_entries_for_other_nodes_are_refused() -> None:
+    edge_index, values = neighbourhoods(mf.O(3), torch.float64)
+    for name in ("h", "v"):
+        with pytest.raises(ValueError, match=rf"{name} must have an entry for each of 34 nodes, got shape \(33"):
+            local(mf.O(3), mf.frames.Smooth())(edge_index, 34, **(values | {name: values[name][:-1]}))
+
+
 def test_two_layers_and_forces() -> None:
     """What one layer returns goes into the next; smooth frames give forces that add up to nothing."""
     first, second = (local(mf.SO(3), mf.frames.Smooth()) for _ in range(2))

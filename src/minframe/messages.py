@@ -130,6 +130,11 @@ class Messages(Equivariant):
 
     def _sent(self, frame: Frame, path: Path, type: str, given: OfNodes) -> Tensor:
         view, kind = given.found.view(frame), self.group.types[type]
+        if len(given.x) != given.found.num_nodes:
+            raise ValueError(
+                f"{'.'.join(path)} must have an entry for each of {given.found.num_nodes} nodes, got shape "
+                f"{tuple(given.x.shape)}"
+            )
         matrix = view.inward(kind)
         if matrix is not None:
             self.group.check(given.x, type, ".".join(path), frame.shown_layout)

@@ -70,6 +70,13 @@ def test_transforms_and_many_directions(monkeypatch: pytest.MonkeyPatch) -> None
         torch.testing.assert_close(one, way(), rtol=1e-12, atol=1e-12)
 
 
+def test_nothing_is_read_outside() -> None:
+    x, matrix, zero = normal(4, 3), normal(2, 3, 3), torch.zeros(5, dtype=torch.int64)
+    for entry, owner in ((zero + 4, zero), (zero - 1, zero), (zero, zero + 2), (None, zero)):
+        with pytest.raises(IndexError, match="of 4"):
+            carry(x, matrix, Pairs.at(entry, owner))
+
+
 def test_without_entries() -> None:
     """A graph without edges, and rows without channels."""
     none = torch.zeros(0, dtype=torch.int64)

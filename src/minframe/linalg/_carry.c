@@ -23,8 +23,23 @@ typedef struct {
     const double *matrix;
     double *sums;
     const int64_t *entry, *owner;
-    Py_ssize_t count, channels, d;
+    Py_ssize_t count, rows, matrices, channels, d;
 } Job;
+
+/* The row of entry e. */
+static inline Py_ssize_t row_of(const Job *job, Py_ssize_t e)
+{
+    return job->entry ? job->entry[e] : e;
+}
+
+/* The first entry whose row or matrix does not exist, or -1. */
+static Py_ssize_t outside(const Job *job)
+{
+    for (Py_ssize_t e = 0; e < job->count; e++)
+        if ((size_t)row_of(job, e) >= (size_t)job->rows || (size_t)job->owner[e] >= (size_t)job->matrices)
+            return e;
+    return -1;
+}
 
 static inline void read_row(Numbers x, Py_ssize_t at, int d, double *row)
 {
@@ -54,7 +69,7 @@ static inline void carry_(const Job *job, int d)
     double x[MAX_D], y[MAX_D];
     for (Py_ssize_t e = 0; e < job->count; e++) {
         const double *m = job->matrix + job->owner[e] * d * d;
-        Py_ssize_t row = job->entry ? job->entry[e] : e;
+        Py_ssize_t row = row_of(job, e);
         for (Py_ssize_t c = 0; c < job->channels; c++) {
             read_row(job->from, (row * job->channels + c) * d, d, x);
             for (int i = 0; i < d; i++) {
@@ -73,7 +88,7 @@ static inline void back_(const Job *job, int d)
     double y[MAX_D];
     for (Py_ssize_t e = 0; e < job->count; e++) {
         const double *m = job->matrix + job->owner[e] * d * d;
-        Py_ssize_t row = job->entry ? job->entry[e] : e;
+        Py_ssize_t row = row_of(job, e);
         for (Py_ssize_t c = 0; c < job->channels; c++) {
             double *x = job->sums + (row * job->channels + c) * d;
             read_row(job->from, (e * job->channels + c) * d, d, y);
@@ -90,7 +105,7 @@ static inline void outer_(const Job *job, int d)
     double x[MAX_D], y[MAX_D];
     for (Py_ssize_t e = 0; e < job->count; e++) {
         double *m = job->sums + job->owner[e] * d * d;
-        Py_ssize_t row = job->entry ? job->entry[e] : e;
+        Py_ssize_t row = row_of(job, e);
         for (Py_ssize_t c = 0; c < job->channels; c++) {
             read_row(job->from, (row * job->channels + c) * d, d, x);
             read_row(job->to, (e * job->channels + c) * d, d, y);
@@ -123,8 +138,9 @@ static inline void outer_(const Job *job, int d)
 static int parse(PyObject *args, Job *job)
 {
     address matrix, sums, entry, owner;
-    if (!PyArg_ParseTuple(args, "KpKpKKKKnnn", &job->from.numbers, &job->from.is_double, &job->to.numbers,
-                          &job->to.is_double, &matrix, &sums, &entry, &owner, &job->count, &job->channels, &job->d))
+    if (!PyArg_ParseTuple(args, "KpKpKKKKnnnnn", &job->from.numbers, &job->from.is_double, &job->to.numbers,
+                          &job->to.is_double, &matrix, &sums, &entry, &owner, &job->count, &job->rows,
+                          &job->matrices, &job->channels, &job->d))
         return 0;
     if (job->d > MAX_D) {
         PyErr_SetString(PyExc_ValueError, "rows are too long");
@@ -134,7 +150,11 @@ static int parse(PyObject *args, Job *job)
     job->sums = POINTER(double, sums);
     job->entry = POINTER(const int64_t, entry);
     job->owner = POINTER(const int64_t, owner);
-    return 1;
+    Py_ssize_t e = outside(job);
+    if (e >= 0)
+        PyErr_Format(PyExc_IndexError, "entry %zd is of row %zd of %zd and matrix %zd of %zd", e, row_of(job, e),
+                     job->rows, (Py_ssize_t)job->owner[e], job->matrices);
+    return e < 0;
 }
 
 FUNCTION(carry)

@@ -8,6 +8,8 @@ def carry(
     entry: int,
     owner: int,
     count: int,
+    number_of_rows: int,
+    number_of_matrices: int,
     channels: int,
     d: int,
     /,

@@ -125,7 +125,8 @@ static void emit(const Sample *s, const double *left, double weight, double sign
     memcpy(found->basis + k * d * d, left + s->n * d, d * d * sizeof(double));
     for (Py_ssize_t i = 0; i < d; i++)
         found->basis[k * d * d + (i + 1) * d - 1] *= sign;
-    memcpy(found->chosen + k * s->steps, s->chosen, s->steps * sizeof(int64_t));
+    for (Py_ssize_t i = 0; i < s->steps; i++) /* of one dimension there is none, and nowhere to copy from */
+        found->chosen[k * s->steps + i] = s->chosen[i];
     memcpy(found->length2 + k * d, s->length2, d * sizeof(double));
     memcpy(found->gone + k * d, s->gone, d);
 }

@@ -97,15 +97,23 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float64))
 
 
-def _run(name: str, first: Tensor, second: Tensor | None, matrix: Tensor | None, sums: Tensor | None, p: Pairs) -> None:
-    """Call a loop; ``first`` and ``second`` are rows, which the address of ``matrix`` or of ``sums`` stands beside."""
+def _run(
+    name: str,
+    sizes: tuple[int, int],
+    first: Tensor,
+    second: Tensor | None,
+    matrix: Tensor | None,
+    sums: Tensor | None,
+    p: Pairs,
+) -> None:
+    """Call a loop; ``first`` and ``second`` are rows, and ``sizes`` the numbers of rows and of matrices."""
     d = first.shape[-1]
     channels = first.numel() // (len(first) * d) if first.numel() else 0
     given: list[Any] = []
     for rows in (first, second):
         given += [0, False] if rows is None else [rows.data_ptr(), rows.dtype == torch.float64]
     given += [0 if x is None else x.data_ptr() for x in (matrix, sums, p.entry, p.owner)]
-    getattr(library, name)(*given, len(p.owner), channels, d)
+    getattr(library, name)(*given, len(p.owner), *sizes, channels, d)
 
 
 class _Carry(Function):
@@ -115,7 +123,7 @@ class _Carry(Function):
         ctx.pairs = pairs
         x, matrix = x.contiguous(), matrix.double().contiguous()
         y = x.new_empty((len(pairs.owner), *x.shape[1:]), dtype=dtype)
-        _run("carry", x, y, matrix, None, pairs)
+        _run("carry", (len(x), len(matrix)), x, y, matrix, None, pairs)
         return y
 
     @staticmethod
@@ -138,7 +146,7 @@ class _Back(Function):
         ctx.pairs = pairs
         y, matrix = y.contiguous(), matrix.double().contiguous()
         sums = y.new_zeros((count, *y.shape[1:]), dtype=torch.float64)
-        _run("back", y, None, matrix, sums, pairs)
+        _run("back", (count, len(matrix)), y, None, matrix, sums, pairs)
         return sums.to(dtype)
 
     @staticmethod
@@ -162,7 +170,7 @@ class _Outer(Function):
         ctx.pairs = pairs
         d = x.shape[-1]
         sums = x.new_zeros((count, d, d), dtype=torch.float64)
-        _run("outer", x.contiguous(), y.contiguous(), None, sums, pairs)
+        _run("outer", (len(x), count), x.contiguous(), y.contiguous(), None, sums, pairs)
         return sums
 
     @staticmethod
