@@ -98,13 +98,21 @@ def test_operations_where_each_is_a_launch(elsewhere: None, group: mf.Group, mos
     assert operations(group, 1000).kernels.total() <= most + 6  # the longest row counts for the rank
 
 
-def test_operations_of_a_lorentz_frame_at_full_rank() -> None:
+def lorentz_operations() -> Operations:
     """With checks, which read that all samples have a rest frame: else every way is gone, for all samples."""
     space = torch.randn(16, 20, 3, generator=torch.Generator().manual_seed(0))
     x = torch.cat([(space.square().sum(-1, keepdim=True) + 0.1).sqrt(), space], -1)
     found = counted(lambda: mf.canonicalize(x, mf.Lorentz()))
-    assert found.kernels.total() <= 200, found.kernels
     assert found.waits["_local_scalar_dense"] <= 6
+    return found
+
+
+def test_operations_of_a_lorentz_frame_at_full_rank() -> None:
+    assert (found := lorentz_operations().kernels).total() <= 195, found
+
+
+def test_operations_of_a_lorentz_frame_where_each_is_a_launch(elsewhere: None) -> None:
+    assert (found := lorentz_operations().kernels).total() <= 169, found
 
 
 def test_the_counter_sees_waits() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import minframe as mf
 from minframe.cloud import Input
 from minframe.linalg import few, loops, native, qr
+from minframe.linalg.qr import MAX_LENGTH2_RATIO
 from minframe.linalg.rows import Rows
 from table import DIMENSIONS, DTYPES, clouds_for
 
@@ -37,9 +40,9 @@ def assert_same(rows: Rows, special: bool, dtype: torch.dtype, name: str) -> Non
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_results_agree(d: int, special: bool, dtype: torch.dtype, masked: bool) -> None:
     group = mf.E(d)
-    for name, x in clouds_for(group).items():
+    for name, given in clouds_for(group).items():
         for size in (1.0, 1e-60):
-            x = (size * x @ mf.SO(d).random(dtype=x.dtype).mT).to(dtype)  # nothing is zero by accident
+            x = (size * given @ mf.SO(d).random(dtype=given.dtype).mT).to(dtype)  # nothing is zero by accident
             if dtype == torch.float32 and size < 1:
                 continue
             x, mask = x.expand(2, 1, *x.shape), None
@@ -50,6 +53,7 @@ def test_results_agree(d: int, special: bool, dtype: torch.dtype, masked: bool) 
             for origin in (False, True):
                 rows = (cloud.centred() if origin else cloud).as_rows()
                 assert_same(rows, special, dtype, name)
+            assert_same(replace(rows, short=torch.full((2, 1, 1), MAX_LENGTH2_RATIO)), special, dtype, name)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

@@ -35,8 +35,8 @@ LEAST = 4 * MIN_LENGTH**2  # squared length up to which rows are rounding in any
 
 
 def serves(rows: Rows) -> bool:
-    """Whether these are real rows of samples of equal length, that are chosen by the rule for all groups."""
-    plain = rows.row_floor is None and rows.short is None and rows.longest is False
+    """Whether these are real rows of samples of equal length, one input, of which the first long enough are chosen."""
+    plain = rows.row_floor is None and rows.longest is False
     return plain and isinstance(rows.layout, Dense) and not rows.values.is_complex()
 
 
@@ -51,31 +51,36 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     # A column more than there are rows: there the largest is positive, and the sign of R's diagonal is written to it.
     running = torch.empty((d, b, n + d + 1), dtype=torch.float64, device=x.device)
     index, positions = (running.new_empty(shape, dtype=torch.int64) for shape in ((b, n + d + 1), (d, b, 1)))
-    left, squares, axes = planes, None, []
+    left, squares, axes = planes, planes[:, -1], []
     for axis in range(d):
         k = d - axis
         sizes = _sizes(left, k)
-        squares = sizes[:, :n] if squares is None else squares
         torch.cummax(sizes[:, :-1], -1, out=(running[axis], index))
         peak = running[axis, :, -2:-1]
         if axis == 0:
             check_finite(peak.view(b), rows.precision.name)
+            squares = sizes if d > 2 else sizes.square()
         height = peak * (FRACTION if k > 2 else FRACTION**0.5)
-        torch.searchsorted(running[axis], height, out=positions[axis])
+        if rows.short is None or not axis:
+            torch.searchsorted(running[axis], height, out=positions[axis])
+        else:
+            allowed = squares.masked_fill(sizes < height, torch.inf)
+            limit = allowed.amin(-1, keepdim=True) * rows.short.reshape(b, 1)
+            torch.max(allowed <= limit, -1, True, out=(limit.new_empty((b, 1), dtype=torch.bool), positions[axis]))
         left = _turned(left, k, positions[axis], one[axis:-1, axis:], running[axis, :, -1:])
         axes.append(left[:, :1])
         left = left[:, 1:]
     signs = running[..., -1:].sgn()
     if special:  # minus a reflection has the determinant -1 in an even number of dimensions
         signs[-1].mul_(signs.prod(0) * (-1) ** sum(k + 1 if k > 2 else 1 for k in range(2, d + 1)))
-    if d == 1 and not errors_enabled():  # nothing was divided by
+    if not errors_enabled() and (d == 1 or rows.short is not None):  # nothing is sure to have been divided by zero
         signs = torch.sub(signs, running[:1, :, -2:-1], alpha=0)
     pose = torch.cat(axes, 1).mul_(signs.movedim(0, 1))
     basis = torch.empty((*layout.batch_shape, d, d), dtype=torch.float64, device=x.device)
     torch.mul(pose[:, :, n : n + d].mT, 1 / MIN_LENGTH, out=basis.view(b, d, d))
     running[max(d - 2, 0) :, :, -2].square_()  # lengths in one and two coordinates
     peaks = running[..., -2].mT.view(*layout.batch_shape, d)
-    determined = peaks > _bound(rows, planes, squares if d > 2 else None, peaks, one[0, 0])
+    determined = peaks > _bound(rows, planes, squares[:, :n] if d > 2 else None, peaks, one[0, 0])
     own = pose[:, :, :n].mT.view(*layout.batch_shape, n, d)
     return PivotedQR(determined, [own], layout, basis, positions.squeeze(-1).mT.view(peaks.shape), peaks)
 

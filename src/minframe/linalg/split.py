@@ -110,11 +110,12 @@ def rest_frame(
         check_finite(square, precision.name)
         return Split(boost, taken, None, None, margin)
     s = loops.scatter(rows, layout) if scatter is None else scatter
-    mass2 = (total.abs().square() * eta).sum(-1)
-    timelike = mass2 > massless(precision.eps) * total.abs().square().sum(-1)
+    entries = total.abs().square()
+    mass2, square = (entries * eta).sum(-1), entries.sum(-1)
+    timelike = mass2 > massless(precision.eps) * square
     if precision.floor is not None:  # rows about their mean add up to rounding
         least = precision.floor * layout.sizes().to(rows.device)
-        timelike = timelike & (total.abs().square().sum(-1, keepdim=True) > least**2).squeeze(-1)
+        timelike = timelike & (square > (least**2).squeeze(-1))
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
     axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])
     axis = axis / mass
