@@ -74,6 +74,12 @@ def is_plain(x: Tensor) -> bool:
     )
 
 
+@torch.no_grad()
+def are_plain(*tensors: Tensor) -> bool:
+    """Whether all are plain, but for gradients, which an ``autograd.Function`` has a rule for."""
+    return all(map(is_plain, tensors))
+
+
 def with_views(function: F) -> F:
     """A decorator, for what an operator runs: complex conjugates are read as such, which are views of memory.
 

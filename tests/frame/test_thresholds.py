@@ -83,3 +83,31 @@ def test_chains_of_rows_are_not_merged(group: mf.Group, count: int) -> None:
     x = torch.cat([x, normal(20, 1, d, seed=3).float()], 1)
     same = mf.Equivariant(lambda y: y, mf.S() * group, inputs="point", outputs="point")
     assert error(same(x), x).max() < 1e-5
+
+
+def test_poses_whose_rank_is_in_doubt_are_compared() -> None:
+    """A cloud of 8 to 30 units of rounding in space-time: some of its poses are points."""
+    x = normal(60, 1, 3, seed=1) + 1e-6 * normal(60, 10, 3, seed=2)
+    x[:, 7:] = x[:, 6:7]
+    model = mf.Equivariant(lambda y: y, mf.S() * mf.Poincare(3), inputs="point", outputs="point")
+    assert error(model(x.float()), x.float()).max() < 1e-5
+
+
+def test_the_margin_is_rounding_where_white_rows_begin_to_tie() -> None:
+    """From one long row to another: the first tie is met long before they are equal."""
+    x, long = normal(8, 3, seed=1), 3 * torch.eye(3, dtype=torch.float64)[:2]
+
+    def at(share: Tensor) -> Tensor:
+        scale = torch.stack([1.5 - share, 0.5 + share], -1).unsqueeze(-1)
+        return torch.cat([x.expand(len(share), -1, -1), scale * long], 1)
+
+    frames = mf.frames.Unordered()
+    margin = mf.canonicalize(at(torch.linspace(0, 1, 2001, dtype=torch.float64)), mf.GL(3), frames=frames)[1].margin
+    edge = int((margin == 0).long().argmax())
+    assert 0 < edge < 1000
+    low, high = torch.tensor([(edge - 1) / 2000]).double(), torch.tensor([edge / 2000]).double()
+    for _ in range(50):
+        middle = (low + high) / 2
+        tied = mf.canonicalize(at(middle), mf.GL(3), frames=frames)[1].margin == 0
+        low, high = torch.where(tied, low, middle), torch.where(tied, middle, high)
+    assert mf.canonicalize(at(low), mf.GL(3), frames=frames)[1].margin < 1e-9

@@ -6,7 +6,8 @@ of ``n`` from d to ``2 d + 6`` rows about ``(d + 3)^2``, by their lengths to beg
 sqrt(2 d)``, so that ``sqrt(d / 2 pi)`` of the pairs differ by less than a unit, for each unit. Thresholds stand at
 ``PROPOSED_UNITS`` of rounding (``frame.invariant``), of which an observer elsewhere has more: clouds are moved by about
 their distance from the origin in each coordinate, and have then ``FARTHER`` times as much. These are 270 decisions in 3
-dimensions, 3,400 in 12, and less than half of it where nothing is translated. Of clouds with noise
+dimensions, 3,400 in 12, and less than half of it where nothing is translated. An element of condition c changes
+the rounding of white rows by up to c, and by its root in the mean. Of clouds with noise
 ``10^-k``, or at a distance of ``10^k``, the size is ``10^-k`` at the least. It is the square of that for an indefinite
 form, whose squares are what counts, and for scales from ``10^-k`` to ``10^k``.
 Structures without noise, and exactly symmetric ones, have differences of size one or none: there the share is rounding,
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import math
 
-from fuzzing.cases import CASES, MAX_RAPIDITY
+from fuzzing.cases import CASES, MAX_CONDITION, MAX_RAPIDITY
 from fuzzing.condition import MOVED
 from fuzzing.solids import solids
 from fuzzing.trial import EPS, Key
@@ -71,4 +72,5 @@ def allowed(key: Key) -> float:
     power = 2 if case.space.q or key.structure == "mixed-scales" else 1
     pairs = (case.space.d + 3) ** 2 * math.sqrt(case.space.d / (2 * math.pi))
     decisions = pairs * PROPOSED_UNITS * (FARTHER if case.affine else 1.0)
+    decisions = decisions if case.compact else decisions * math.sqrt(MAX_CONDITION)
     return min(1.0, MAX_SHARE + decisions * eps * 10.0 ** (power * key.level))

@@ -57,6 +57,7 @@ from minframe.frame.linear import ActsLinearly
 from minframe.labelling.action import inverse
 from minframe.labelling.chain import StabiliserChain
 from minframe.layout import Dense
+from minframe.linalg.qr import TINY
 
 MAX_COSETS = 1024  # poses of one sample that are compared
 MAX_CLEAR_COSETS = 16  # cosets of the symmetry in the proposed group; there are two if only orientation differs
@@ -132,9 +133,12 @@ class Poses:
         return rows, fixed
 
     def size(self, sample: int, numbers: Tensor) -> float:
-        """The length of the longest vector of ``numbers`` ``(k, m)`` (``_numbers``) times the root of their number."""
+        """The length of the longest vector of ``numbers`` ``(k, m)`` (``_numbers``) times the root of their number.
+
+        Of all poses: where the rank is in doubt, some may be zero.
+        """
         d = self.inputs[0].shape[-1] * (2 if self.inputs[0].is_complex() else 1)
-        vectors = torch.linalg.vector_norm(numbers[0].view(-1, d), dim=-1)
+        vectors = torch.linalg.vector_norm(numbers.view(len(numbers), -1, d), dim=-1).amax(0)
         padding = 0 if self.mask is None else int((~self.mask[sample]).sum())
         padding *= sum(
             x[0, 0].numel() // x.shape[-1] for x, rows in zip(self.inputs, self.per_row, strict=True) if rows
@@ -352,7 +356,9 @@ def _same(poses: Poses, sample: int, numbers: Tensor, best: int) -> Tensor:
         part = numbers[same]
         if not float(torch.linalg.vector_norm(part - part.mean(0), dim=-1).max()) > equal:
             return same
-        distances = torch.cat([part.new_zeros(1), torch.pdist(part)]).clamp_min(CLEARLY_SAME * equal).sort()[0]
+        distances = (
+            torch.cat([part.new_zeros(1), torch.pdist(part)]).clamp_min(max(CLEARLY_SAME * equal, TINY)).sort()[0]
+        )
         last = int((distances[1:] / distances[:-1]).argmax())
         fewer = same & (to_best < (distances[last] * distances[last + 1]).sqrt())
         same = same & (to_best <= CLEARLY_SAME * equal) if torch.equal(fewer, same) else fewer

@@ -23,7 +23,7 @@ from torch.autograd.function import Function
 
 from minframe.built import require_current
 from minframe.linalg.action import multiply
-from minframe.tracing import is_compiling, is_plain
+from minframe.tracing import are_plain
 
 try:
     from minframe.linalg import _carry
@@ -85,12 +85,12 @@ def _outer(y: Tensor, x: Tensor, pairs: Pairs, count: int) -> Tensor:
 
 def _served(*tensors: Tensor) -> bool:
     """Whether the loops in C may read these; gradients are what they have a rule for."""
-    if library is None or is_compiling():
-        return False
-    with torch.no_grad():
-        return tensors[0].shape[-1] <= MAX_DIMENSION and all(
-            x.is_cpu and x.dtype in (torch.float32, torch.float64) and is_plain(x) for x in tensors
-        )
+    return (
+        library is not None
+        and tensors[0].shape[-1] <= MAX_DIMENSION
+        and all(x.is_cpu and x.dtype in (torch.float32, torch.float64) for x in tensors)
+        and are_plain(*tensors)
+    )
 
 
 def _wide(x: Tensor) -> Tensor:
