@@ -220,3 +220,13 @@ def test_regular_polygons_are_told_from_the_same_half_a_step_further(n: int) -> 
     for g in mf.Cyclic(4).matrices:
         p = torch.randperm(n)
         torch.testing.assert_close(model((x @ g.mT)[p]), (model(x) @ g.mT)[p], atol=1e-12, rtol=0)
+
+
+def test_columns_that_differ_later_have_no_margin() -> None:
+    """Any change of the first row decides between them; equal columns decide nothing."""
+    group = mf.SignedPermutations(2)
+    x = torch.tensor([[[1.0, 1], [3, 2]], [[1, 1], [3, 3]], [[2, 1], [3, 3]]], dtype=torch.float64)
+    assert (group.frame(x).margin == 0).tolist() == [True, False, False]
+    mask = torch.tensor([[False, True, True]]).expand(3, 3)
+    padded = torch.cat([torch.full((3, 1, 2), torch.nan, dtype=torch.float64), x], 1)
+    assert torch.equal(group.frame(padded, mask=mask).margin, group.frame(x).margin)

@@ -141,7 +141,7 @@ class SignedPermutations(MatrixGroup):
             inverse=linear.mT,
             stabiliser=ColumnStabiliser(determined, classes.gather(-1, order).view(*lead, -1)),
             cloud=cloud,
-            margin=lambda: torch.minimum(signed.margin, _smallest_lead(columns).view(lead)),
+            margin=lambda: torch.minimum(signed.margin, _smallest_lead(columns, mask).view(lead)),
         )
 
     def reduction(self, cloud: Cloud) -> Reduction:
@@ -151,12 +151,15 @@ class SignedPermutations(MatrixGroup):
         )
 
 
-def _smallest_lead(columns: Tensor) -> Tensor:
-    """The distance of sorted columns ``(B, d, n)`` from changing places, relative to the largest number, ``(B,)``."""
+def _smallest_lead(columns: Tensor, mask: Tensor | None) -> Tensor:
+    """The distance of sorted columns ``(B, d, n)`` from changing places, relative to the largest number, ``(B,)``.
+
+    Columns that differ, and not in their first number, change places with any change of that. ``mask`` ``(B, n)``.
+    """
     if columns.shape[-2] == 1:
         return columns.new_full(columns.shape[:1], torch.inf)
     step = (columns[:, :-1] - columns[:, 1:]).abs()
-    first = (step > 0).long().argmax(-1, keepdim=True)
-    lead = step.gather(-1, first).squeeze(-1)
+    first = torch.zeros_like(columns[:, 0, 0], dtype=torch.int64) if mask is None else mask.long().argmax(-1)
+    lead = step.gather(-1, first.view(-1, 1, 1).expand(*step.shape[:2], 1)).squeeze(-1)
     size = columns.abs().flatten(1).amax(-1).clamp_min(torch.finfo(columns.dtype).tiny)
-    return torch.where(lead > 0, lead, torch.inf).amin(-1) / size
+    return torch.where((step > 0).any(-1), lead, torch.inf).amin(-1) / size
