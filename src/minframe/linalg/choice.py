@@ -57,6 +57,7 @@ def _choices(rows: Rows) -> _Choices:
     layout, floor, planes = rows.layout, floor_of(rows), planes_of(rows)
     distances, peaks, ties = [], [], []
     first = equal = None
+    white = isinstance(rows.precision.floor, Tensor) and rows.origin is None  # ``whiten.equal_white``
     for axis, (r2, peak, chosen, _, _) in enumerate(steps(rows, planes, floor)):
         if first is None:
             first = r2
@@ -64,6 +65,8 @@ def _choices(rows: Rows) -> _Choices:
                 equal = tie_width(peak, sample_tensor(floor, layout), rows.precision.tolerance)
         here = layout.positions(r2) == layout.spread(chosen)
         other_axis = here | ~_same_axis(planes.own[axis:], r2, layout, chosen)
+        if white:  # samples with a tie follow another rule, whichever rows it is of
+            other_axis = torch.ones_like(here)
         if layout.real is not None:
             other_axis = other_axis & layout.real
         if equal is not None:
