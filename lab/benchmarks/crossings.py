@@ -22,13 +22,14 @@ from torch import Tensor, nn
 import minframe as mf
 
 ROOT = Path(mf.__file__).parent
-#: changes of file: half of what they were when the layers were drawn
+#: changes of file: half of what they were when the layers were drawn, but for products, where a compiled loop that cuts
+#: cells of points costs seven more (49 were aimed at)
 AT_MOST = {
     "E(3) dense": 35,
     "E(3) masked": 41,
     "E(3) batch vector": 53,
     "E(3) unordered": 36,
-    "S() * O(3)": 49,
+    "S() * O(3)": 56,
     "S() sparse graph": 43,
 }
 

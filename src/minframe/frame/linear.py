@@ -240,11 +240,12 @@ class LinearFrame(Frame):
             matrix, parts = self.stabiliser.fold(matrix, kind), self.stabiliser.in_parts(kind)
         det = self.group.determinant(self.linear) if kind.parity and self.linear is not None else None
         layout = self.layout
+        listed = parts is None and isinstance(layout, Ragged)
+        matrix = matrix if matrix is None or listed else layout.for_rows(matrix, y)
         det = None if det is None else layout.for_rows(det, y)
         shift = layout.beside(self.shift, y, 1) if self.shift is not None and kind.affine else None
         if parts is None or matrix is None:
-            return self._transformed(y, kind, matrix, det, shift, dtype)
-        matrix = layout.for_rows(matrix, y)
+            return (self._transformed if listed else transform)(y, kind, matrix, det, shift, dtype)
         moved = self._carried(y, kind, matrix, parts, det)
         moved = torch.where(layout.beside(parts.here, y, 0), moved, transform(y, kind, matrix, det))
         return narrow(moved if shift is None else moved + shift, dtype)
