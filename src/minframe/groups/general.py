@@ -23,7 +23,7 @@ from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import differentiable_basis
 from minframe.linalg.rows import CanonicalRows, Precision, Rows
-from minframe.linalg.solvers import inv
+from minframe.linalg.solvers import det, inv
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import MAX_STRETCH, Whitening, equal_thin, equal_white, smooth, white_rounding, whiten
 
@@ -95,7 +95,10 @@ class GL(MatrixGroup):
             singular = torch.linalg.svdvals(g)
             return finite & (singular[..., -1] > eps * self.d * singular[..., 0])
         largest = torch.linalg.vector_norm(g, dim=-2).prod(-1).clamp_min(1)
-        return finite & ((torch.linalg.det(g) - 1).abs() <= atol * largest)
+        return finite & ((det(g) - 1).abs() <= atol * largest)
+
+    def determinant(self, linear: Tensor) -> Tensor:
+        return linear.new_ones(linear.shape[:-2]) if self.special else det(linear)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
         return linear_frame(self, cloud, lambda: self._frame(cloud)) if serves(cloud) else self._frame(cloud)
@@ -129,7 +132,7 @@ class GL(MatrixGroup):
 
         linear, inverse = t @ q, q.mH @ inverse
         if self.special:
-            factors = self.volume_factors(torch.linalg.det(linear), determined)
+            factors = self.volume_factors(det(linear), determined)
             linear, inverse = linear * factors.unsqueeze(-2), inverse / factors.unsqueeze(-1)
             if direct is None:
                 pose.coordinates = [part / layout.for_each_row(factors.detach()) for part in pose.coordinates]

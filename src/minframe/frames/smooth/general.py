@@ -9,6 +9,7 @@ from minframe.frames.smooth.choosing import Elements, choose, poisoned
 from minframe.groups.general import GL
 from minframe.linalg import loops, whiten
 from minframe.linalg.soft import Rule
+from minframe.linalg.solvers import det
 from minframe.linalg.stabiliser import SpanStabiliser
 
 
@@ -28,7 +29,7 @@ def general(linear: GL, cloud: Cloud, rule: Rule) -> Elements:
     matrix = t.reshape(-1, d, d)[found.sample] @ found.basis
     back = found.basis.mH @ inverse.reshape(-1, d, d)[found.sample]
     if linear.special:
-        factors = linear.volume_factors(torch.linalg.det(matrix), determined)
+        factors = linear.volume_factors(det(matrix), determined)
         matrix, back = matrix * factors.unsqueeze(-2), back / factors.unsqueeze(-1)
     matrix, back = (poisoned(m, poison, found.sample) for m in (matrix, back))
     return Elements(found.sample, found.weight, matrix, back, SpanStabiliser(determined), rank_margin=white.margin)
