@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.frame import invariant, pairs
-from minframe.frame.points import Ordering, PointSet
+from minframe.frame import invariant, poses
+from minframe.frame.point_set import PointSet
+from minframe.frame.points import Ordering
 from minframe.groups import isometry
 from minframe.linalg import native, qr
 from minframe.linalg.rows import PivotedQR, Rows
@@ -140,7 +141,7 @@ def test_a_tolerance_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     """Poses are compared by less than what invariants call equal."""
     run = functools.partial(reported, "methane", 15, "S() * E(3)", size=8, seeds=2)
     assert not run().failed
-    monkeypatch.setattr(pairs, "SAME_POSE_UNITS", 1e-6)
+    monkeypatch.setattr(poses, "SAME_POSE_UNITS", 1e-6)
     assert run().failed
 
 

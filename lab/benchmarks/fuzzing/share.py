@@ -4,7 +4,7 @@ Something is decided by differences between rows. If these are of the size ``s``
 where a decision flips, the share of decisions within one unit of rounding is ``eps / s``. Pairs of rows are compared,
 of ``n`` from d to ``2 d + 6`` rows about ``(d + 3)^2``, by their lengths to begin with. These have a spread of ``1 /
 sqrt(2 d)``, so that ``sqrt(d / 2 pi)`` of the pairs differ by less than a unit, for each unit. Thresholds stand at
-``PROPOSED_UNITS`` of rounding (``frame.invariant``), of which an observer elsewhere has more: clouds are moved by about
+``PROPOSED_UNITS`` of rounding (``frame.point_set``), of which an observer elsewhere has more: clouds are moved by about
 their distance from the origin in each coordinate, and have then ``FARTHER`` times as much. These are 270 decisions in 3
 dimensions, 3,400 in 12, and less than half of it where nothing is translated. An element of condition c changes
 the rounding of white rows by up to c, and by its root in the mean. Of clouds with noise

@@ -7,139 +7,22 @@ its sign, nothing is left to choose but a direction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.cloud import Cloud
-from minframe.frame.linear import ActsLinearly, LinearFrame
-from minframe.layout import Layout
-from minframe.linalg import loops
+from minframe.frame.components import Components, PreservesForm, components, is_strong
+from minframe.frame.linear import LinearFrame
 from minframe.linalg.choice import choice_margin, rank_margin
-from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
-from minframe.linalg.eigen import MIN_THICKNESS
+from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
-from minframe.linalg.qr import MAX_LENGTH2_RATIO, TINY, differentiable_basis, sample_tensor, tie_width
-from minframe.linalg.rows import CanonicalRows, PivotedQR, Precision, Rows
-from minframe.linalg.split import Split, smooth
-from minframe.linalg.split_operator import split_anywhere
+from minframe.linalg.qr import sample_tensor, tie_width
+from minframe.linalg.rows import CanonicalRows, Rows
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
-
-PRODUCT_EPS = 2e-15  # rounding of a product with a boost, over both norms
-BOOSTED_EPS = 1e-13  # relative rounding, in float64, of rows that a boost has made shorter
-
-
-class PreservesForm(ActsLinearly, Protocol):
-    """The interface of a group that preserves a form with p signs +1 and then q signs -1."""
-
-    @property
-    def p(self) -> int: ...
-
-    @property
-    def q(self) -> int: ...
-
-    @property
-    def metric(self) -> tuple[int, ...]:
-        """The signs of the form."""
-
-    @property
-    def special(self) -> bool:
-        """Whether determinants are one."""
-
-    @property
-    def orthochronous(self) -> bool:
-        """Whether time, the first axis, cannot be reversed."""
-
-    def inverse(self, g: Tensor, /) -> Tensor:
-        """The element that undoes ``g``."""
-
-
-@dataclass(slots=True)
-class Components:
-    """The rows of a cloud by their components in the two parts of the space.
-
-    Attributes:
-        cloud: the inputs that determine the frame.
-        rows: ``(*rows, d)``, x.
-        layout: of the rows.
-        parts: how the space was split.
-        matrix: ``(*batch, d, d)``, T, with its derivatives.
-        values: ``(*rows, d)``, y.
-        short: see ``Rows``.
-    """
-
-    cloud: Cloud
-    rows: Tensor
-    layout: Layout
-    parts: Split
-    matrix: Tensor
-    values: Tensor
-    short: Tensor | None
-
-    @property
-    def eps(self) -> float:
-        """The rounding of the rows as they are given, relative to their lengths."""
-        return max(1.5 * self.cloud.eps, BOOSTED_EPS)
-
-    @property
-    def noise(self) -> Tensor:
-        """The rounding of the rows after the boost, relative to their lengths, ``(*batch, 1)``."""
-        return self.eps * torch.linalg.matrix_norm(self.matrix.detach()).unsqueeze(-1)
-
-    def longest(self) -> Tensor:
-        """The length of the longest row, ``(*batch, 1)``; of its components, where null rows set their unit."""
-        found = self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.rows.detach(), dim=-1))])
-        null = self.parts.null
-        if null is None:
-            return found
-        own = self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.values.detach(), dim=-1))])
-        return torch.where(null.here.unsqueeze(-1), own, found)
-
-    def along(self, axes: slice) -> Rows:
-        """The components along some axes, to choose among; by length, equal within the noise if longest are wanted."""
-        cloud = self.cloud
-        floor = None if cloud.longest is False else self.noise * self.longest()
-        precision = Precision(cloud.eps, cloud.tolerance, floor, cloud.name)
-        return Rows(self.values[..., axes].detach(), self.layout, precision, None, cloud.longest, self.short)
-
-    def decomposed(self, axes: slice) -> PivotedQR:
-        """The decomposition of ``along``, with the derivatives of its basis."""
-        found = pivoted_qr(self.along(axes), False)
-        if self.cloud.needs_grad:
-            chosen = self.layout.take_rows(self.values[..., axes], found.positions)
-            found.basis = differentiable_basis(chosen, found)
-        return found
-
-    def floors(self, found: PivotedQR, axes: slice, time: int) -> Tensor:
-        """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``.
-
-        A row is rounded to ``eps`` of its length as it is given, in any direction, and its component ``<e, x>`` along
-        a unit vector e to that times the Euclidean length of e: large in the plane of the boost, and not across it.
-        (The product with the boost has been rounded too, in all directions alike.)
-        What is left of a row also has the rounding of the axes before, whose rows may be much longer, times its
-        component along these over their length: of a hard and a soft particle, which are opposite at rest, the soft one
-        carries no axis of its own. An axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all
-        observers (``linalg.eigen``).
-        """
-        chosen = torch.linalg.vector_norm(self.layout.take_rows(self.rows.detach(), found.positions), dim=-1)
-        chosen, noise = chosen + self.cloud.offset(), self.noise
-        mass = self.layout.total(self.values[..., time : time + 1].detach()).abs()
-        least, k = MIN_THICKNESS * mass, chosen.shape[-1]
-        most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
-        if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
-            return most.expand_as(chosen)
-        along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
-        noise = self.eps * along + noise * (PRODUCT_EPS / self.eps)
-        triangle = self.layout.take_rows(found.coordinates[0], found.positions).abs()
-        errors = [chosen[..., :1]]
-        for axis in range(1, k):
-            length = triangle.diagonal(dim1=-2, dim2=-1)[..., :axis].clamp_min(TINY)
-            before = (triangle[..., axis, :axis] / length).clamp_max(1.0) * torch.cat(errors, -1)
-            errors.append(chosen[..., axis : axis + 1] + before.sum(-1, keepdim=True))
-        return torch.maximum(noise * torch.cat(errors, -1), least)
 
 
 class _Axes(NamedTuple):
@@ -156,41 +39,6 @@ class _Axes(NamedTuple):
     basis: Tensor
     coordinates: Tensor
     tied: Tensor | None
-
-
-def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout) -> Components:
-    """Split the space for the ``rows`` of a cloud."""
-    p, q = group.p, group.q
-    with torch.no_grad():
-        parts = split_anywhere(rows.detach(), layout, cloud.precision, p, q)
-    t = parts.matrix
-    if cloud.needs_grad:
-        t = t @ smooth(rows, layout, parts, p, q)
-    back = group.inverse(t) if parts.null is None else group.inverse(t) @ parts.null.inward
-    y = loops.multiply(rows, layout, back)
-    if (columns := _span_columns(parts, t)) is not None:
-        y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
-    short = None
-    # Without ``axes`` all samples have the total momentum.
-    if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
-        short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
-    return Components(cloud, rows, layout, parts, t, y, short)
-
-
-def _span_columns(parts: Split, t: Tensor) -> Columns | None:
-    """What gives the components of rows within a span that strong boosts leave, or null vectors; ``None``: a product.
-
-    What rows have beside their span, because it is too thin to count, a boost would make as large as the rest.
-    """
-    if parts.axes is None:
-        return None
-    thin = _is_strong(t) & ~parts.axes.all(-1)
-    thin = thin if parts.momentum is None else thin & ~parts.momentum
-    null = parts.null
-    if all_true(~thin if null is None else ~thin | null.here):
-        return None if null is None else null.columns()
-    within = Columns.of(t, parts.axes, thin)
-    return within if null is None else null.columns().where(null.here, within)
 
 
 def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
@@ -319,14 +167,9 @@ def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Te
     return torch.cat(phases, -1)
 
 
-def _is_strong(matrix: Tensor) -> Tensor:
-    """Whether products with its inverse are not exact enough, ``(*batch,)``; see ``linalg.columns``."""
-    return matrix.detach().abs().square().sum((-2, -1)) > MAX_PRODUCT_NORM2
-
-
 def _exact_columns(found: Components, linear: Tensor, determined: Tensor, turned: Tensor | None) -> Columns | None:
     """The columns for coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
-    strong = _is_strong(linear)
+    strong = is_strong(linear)
     if turned is None:
         return None if all_true(~strong) else Columns.of(linear, determined, strong)
     null = found.parts.null

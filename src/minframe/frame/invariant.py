@@ -1,24 +1,6 @@
 """Frames in a canonical order of the rows: of products with permutations, and those that ignore the order of rows.
 
-**One notion of equality.** Each sample has one scale, ``equal``: lengths, coordinates and poses that differ by at most
-this, in units of the longest row, are equal. It is the larger of the tolerance of the rank (``linalg.qr``), times the
-root of the mean squared length of the rows, and a few roundings of the rows. Poses are compared by it, and so are
-points that coincide. Equal poses are averaged; changing all rows by ``equal`` changes the cloud, relative to its size,
-by the tolerance, which is below the accuracy promised for outputs.
-
-Steps that only *propose* an order or a symmetry (invariants, inner products) use ``slack``, which is larger, so that
-they never separate rows that the comparison of poses would find equal. Rows that they leave together without reason are
-separated by the poses. Both scales are far above rounding, since rounding flips a decision in as many inputs as lie
-within one rounding of a threshold: their share is rounding over the size of typical differences.
-
-Under general linear groups rounding depends on the observer: an element changes the condition number of the rows, and
-rounding of the white ones with it. A threshold that follows it stands elsewhere for each observer, and decides
-otherwise about every difference in between. There ``slack`` is a constant, ``EQUAL_WHITE``, unless rounding is larger,
-and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.white_rounding``).
-
-A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
-may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
-answers differ by it. It is therefore as low as that of the rank (``linalg.qr``).
+Which rows and poses are equal is decided by one scale for each sample; see ``frame.point_set``.
 """
 
 from __future__ import annotations
@@ -37,31 +19,21 @@ from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
-from minframe.frame.pairs import Pairs, Poses, symmetries, with_matrices
+from minframe.frame.pairs import Pairs, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
-from minframe.frame.points import Ordering, PointSet, order_margin, order_points, thin_samples
+from minframe.frame.point_set import PointSet, point_set
+from minframe.frame.points import Ordering, order_margin, order_points, thin_samples
+from minframe.frame.poses import Poses
 from minframe.frame.product import ProductFrame
 from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.orbits import orbit_mean
 from minframe.labelling.symmetry import RowSymmetry
-from minframe.linalg.action import behind_batch, multiply
-from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.stabiliser import IsometryStabiliser
-from minframe.linalg.whiten import EQUAL_WHITE
-from minframe.relations import coloured
 from minframe.tracing import is_compiling, is_transformed
 
-# ``equal`` and ``slack``: the first number in units of the tolerance of the rank, the second in units of the rounding
-# of the rows. Where rounding is large both are as small as it allows, since accidental differences of that size are in
-# doubt.
-EQUAL_UNITS = 1.0, 2.5
-PROPOSED_UNITS = 4.0, 5.0
-MIN_RELATIVE_LENGTH = 1e-12  # relative to the longest row; shorter lengths are not distinguished
 OPENING_FACTOR = 100.0  # bound on the error of rows mapped by a symmetry, in units of rounding or of a jet's opening
 MAX_SHIFT_RATIO = 0.01  # bound on the shift of a cloud by the average over its symmetry, relative to its size
-POINT_UNITS = 8.0  # roundings up to which a cloud counts as a point; as for the rank
-MAX_ROUNDING_RATIO = 1 / 64  # ratio of rounding to size above which a cloud, moved by a matrix, is not looked at
 
 
 class ActsOnBoth(Acts, Protocol):
@@ -72,101 +44,6 @@ class ActsOnBoth(Acts, Protocol):
 
     @property
     def linear(self) -> ActsLinearly: ...
-
-
-def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
-    """The cloud, reduced, as a batch of sets of points."""
-    eps, rank_tolerance = cloud.eps, cloud.tolerance
-    reduction = group.reduction(cloud)
-    matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
-    mask = layout.padding_mask()
-    rows, fixed, noises, means, noisy = [], [], [], [], False
-    stretches = []
-    count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
-    stretch: Tensor | float = 1.0
-    if matrix is not None:
-        stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
-    for x, kind in cloud.inputs:
-        raw = x.detach()
-        y = raw.to(torch.promote_types(raw.dtype, torch.float64))
-        if origin is not None and kind.affine:
-            y = y - layout.beside(origin.detach(), y, 1)
-        unmoved = y
-        if reduction.rows is not None and reduction.rows.shape == y.shape:
-            y = reduction.rows
-        elif matrix is not None:
-            y = multiply(y, layout.for_rows(matrix, y))
-        per_row = layout.is_per_row(x, kind.core_ndim)
-
-        if per_row:
-            raw, y = layout.pad(raw), layout.pad(y)
-            unmoved = y if matrix is None else layout.pad(unmoved)
-            if mask is not None:
-                real = mask.view(*mask.shape, *(1,) * (y.ndim - 2))
-                raw, y, unmoved = raw * real, y * real, unmoved if matrix is None else unmoved * real
-        else:
-            lead = len(layout.batch_shape)
-            shape = math.prod(layout.batch_shape), math.prod(x.shape[lead:-1]), x.shape[-1]
-            raw, y, unmoved = raw.reshape(shape), y.reshape(shape), unmoved.reshape(shape)
-        size = torch.linalg.vector_norm(y, dim=-1).flatten(1).amax(-1)
-        moved = matrix is not None or (origin is not None and kind.affine)
-        noisy = noisy or moved
-        far = torch.linalg.vector_norm(wide(raw), dim=-1).flatten(1).amax(-1) if moved else size
-        rounding = eps * stretch * far
-        if reduction.rounding is not None:
-            rounding = torch.minimum(rounding, reduction.rounding.reshape(-1) * size)
-        there = size > POINT_UNITS * rounding
-        if matrix is not None:
-            there = size * MAX_ROUNDING_RATIO > rounding
-            length = torch.linalg.vector_norm(unmoved, dim=-1).flatten(1).amax(-1)
-            stretches.append(torch.where(there, (stretch * length / size).clamp_min(1.0), torch.inf))
-            if not all_true(there):  # after a boost nothing may be left of a cloud that is far from a point
-                y = torch.where(behind_batch(there, y, 0), y, unmoved)
-                size, rounding = torch.where(there, size, length), torch.where(there, rounding, eps * far)
-                there = size > POINT_UNITS * rounding
-        y = y * torch.where(there, 1 / torch.where(there, size, 1.0), 0.0).view(-1, *(1,) * (y.ndim - 1))
-        noises.append(torch.where(there, rounding / torch.where(there, size, 1.0), 0.0))
-        if per_row:
-            squares = y.abs().square().flatten(1).sum(-1) / (count * math.prod(y.shape[2:-1]))
-            means.append(torch.where(there, squares, 1.0).sqrt())
-            rows.append(y.reshape(*y.shape[:2], math.prod(y.shape[2:-1]), y.shape[-1]))
-        else:
-            fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
-    points = torch.cat(rows, 2)
-    if reduction.axes is not None:
-        fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
-    # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full(
-        (len(points), 1), 1.0 if noisy else MIN_RELATIVE_LENGTH, dtype=torch.float64, device=points.device
-    )
-    noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    rounding = EQUAL_UNITS[1] * noise
-    equal = torch.maximum(rounding, EQUAL_UNITS[0] * tolerance)
-    slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
-    if reduction.rounding is not None:
-        slack = equal.clamp_min(EQUAL_WHITE)
-    none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
-    colours = edges = None
-    relations = cloud.relations
-    if relations is not None and (relations.nodes or relations.edges):
-        colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
-    return PointSet(
-        points,
-        torch.cat([none, *fixed], 1),
-        reduction.blocks,
-        soft,
-        equal,
-        slack,
-        rounding,
-        colours,
-        edges,
-        mask,
-        rank_tolerance,
-        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
-        reduction.rounding is not None and len(cloud.inputs) == 1 and points.shape[2] == 1,
-        reduction.cloud.is_centred,
-    )
 
 
 def check_values(group: Acts, cloud: Cloud) -> None:

@@ -14,16 +14,16 @@ tied:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from minframe.frame.point_set import PointSet, real
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
-from minframe.labelling.refine import initial, is_discrete
+from minframe.labelling.refine import is_discrete
 from minframe.labelling.separate import MAX_POINTS_IN_PAIRS, separate, separate_with_margin
 from minframe.layout import Dense
 from minframe.linalg.loops import pivoted_qr
@@ -33,94 +33,6 @@ from minframe.linalg.rows import Precision, Rows
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
 MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
-
-
-@dataclass(frozen=True, slots=True)
-class PointSet:
-    """A batch of clouds, reduced.
-
-    Attributes:
-        rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
-        fixed: ``(B, m, d)``, vectors that belong to no point.
-        blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
-        soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
-        equal: ``(B, 1)``, difference up to which directions are equal.
-        slack: ``(B, 1)``, difference up to which invariants of directions are proposed as equal; larger.
-        rounding: ``(B, 1)``, difference that rounding of the input may have made; smaller than ``equal``.
-        colours: ``(B, n)``, further colours of points.
-        edges: ``(B, n, n)``, further colours of pairs; ``None``: none.
-        mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
-        tolerance: relative width below which a dimension counts as zero.
-        stretch: ``(B,)``, bound on the factor by which relative changes of the given cloud are enlarged here.
-        white: the rows are one vector for each point, and have a scatter matrix of one, as under general linear groups.
-        centred: the rows add up to zero.
-    """
-
-    rows: Tensor
-    fixed: Tensor
-    blocks: Sequence[slice] | None
-    soft: Tensor
-    equal: Tensor
-    slack: Tensor
-    rounding: Tensor
-    colours: Tensor | None
-    edges: Tensor | None
-    mask: Tensor | None
-    tolerance: float
-    stretch: Tensor
-    white: bool = False
-    centred: bool = False
-
-    def select(self, samples: Tensor) -> PointSet:
-        """Some of the samples."""
-
-        def of(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[samples]
-
-        return PointSet(
-            self.rows[samples],
-            self.fixed[samples],
-            self.blocks,
-            self.soft[samples],
-            self.equal[samples],
-            self.slack[samples],
-            self.rounding[samples],
-            of(self.colours),
-            of(self.edges),
-            of(self.mask),
-            self.tolerance,
-            self.stretch[samples],
-            self.white,
-            self.centred,
-        )
-
-    @property
-    def apart(self) -> Tensor:
-        """``(B, 1)``, the difference of invariants above which points are distinguished.
-
-        Where the coordinates themselves are invariant, no further step follows: points that they leave tied are equal.
-        """
-        return self.equal if self.blocks is None else self.slack
-
-    def directions(self) -> tuple[Tensor, Tensor]:
-        """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
-
-        The rounding of these is about the same for all rows, however much their lengths differ.
-        """
-        lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
-        return self.rows / lengths.unsqueeze(-1), lengths
-
-    def places(self) -> Tensor:
-        """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
-        directions, lengths = self.directions()
-        return torch.cat([_real(directions.flatten(2)), lengths.log()], -1)
-
-    def start(self) -> Tensor:
-        """Cells of points of one colour, padding last, ``(B, n)``."""
-        if self.colours is None and self.mask is None:
-            return self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64)
-        colours = self.rows.new_zeros(self.rows.shape[:2], dtype=torch.int64) if self.colours is None else self.colours
-        return initial(colours, torch.zeros_like(colours), self.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +52,6 @@ class Ordering:
     owner: Tensor
 
 
-def _real(x: Tensor) -> Tensor:
-    """Channels ``(..., k)`` as real ones."""
-    return torch.view_as_real(x).flatten(-2) if x.is_complex() else x
-
-
 def _products(a: Tensor, b: Tensor) -> Tensor:
     """Inner products ``(B, n, p, q)`` of rows ``(B, n, p, d)`` and ``(B, n | 1, q, d)``."""
     return (a.unsqueeze(-2).conj() * b.unsqueeze(-3)).sum(-1)
@@ -158,7 +65,7 @@ def _sizes(points: PointSet) -> Tensor:
 def _invariants(points: PointSet) -> Tensor:
     """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
     if points.blocks is None:
-        return _real(points.rows.flatten(-2))
+        return real(points.rows.flatten(-2))
     directions, lengths = points.directions()
     found = [lengths.log()]
     for block in points.blocks:
@@ -172,10 +79,10 @@ def _invariants(points: PointSet) -> Tensor:
         even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         if y.shape[-2] > 1:  # the diagonal is a function of the lengths
             pairs, upper = _products(y, y), torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
-            found.append(_real(pairs[..., upper[0], upper[1]]))
-        found += [_real(_products(y, odd[:, None, None]).flatten(-2)), even.real if even.is_complex() else even]
+            found.append(real(pairs[..., upper[0], upper[1]]))
+        found += [real(_products(y, odd[:, None, None]).flatten(-2)), even.real if even.is_complex() else even]
         if fixed.shape[-2]:
-            found.append(_real(_products(y, fixed).flatten(-2)))
+            found.append(real(_products(y, fixed).flatten(-2)))
     if points.white and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
         found.append(_seclusion(points).unsqueeze(-1))
     return torch.cat(found, -1)
@@ -231,7 +138,7 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), MIN_AXIS_LENGTH)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
-        found.append(_real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
+        found.append(real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
     return torch.cat(found, -1), complete
 
 
@@ -305,7 +212,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
-        cells = separate(_sizes(points).unsqueeze(-1), points.start(), points.slack)
+        cells = separate(_sizes(points).unsqueeze(-1), torch.zeros_like(order), points.slack)
         apart = is_discrete(cells)
         if bool(apart.all()):
             return Ordering(inverse(cells), None, *none)
@@ -351,7 +258,7 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     for block in points.blocks:
         y = directions[..., block]
         gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
-        channels += list(_real(gram).unbind(-1))
+        channels += list(real(gram).unbind(-1))
     # All entries of one channel are clustered together; entries to be ignored are replaced by the smallest.
     pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
     classes = [
