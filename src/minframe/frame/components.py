@@ -114,19 +114,24 @@ class Components:
         (The product with the boost has been rounded too, in all directions alike.)
         What is left of a row also has the rounding of the axes before, whose rows may be much longer, times its
         component along these over their length: of a hard and a soft particle, which are opposite at rest, the soft one
-        carries no axis of its own. An axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all
-        observers (``linalg.eigen``).
+        carries no axis of its own. The first of these axes is that of time, of the total momentum, whose rounding is
+        that of all rows: where they all but cancel, as points on both sides of the origin do, it is what counts. An
+        axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all observers (``linalg.eigen``).
         """
-        chosen = torch.linalg.vector_norm(self.layout.take_rows(self.rows.detach(), found.positions), dim=-1)
-        chosen, noise = chosen + self.cloud.offset(), self.noise
-        mass = self.layout.total(self.values[..., time : time + 1].detach()).abs()
+        layout, rows, energies = self.layout, self.rows.detach(), self.values[..., time : time + 1].detach()
+        mass = layout.total(energies).abs()
+        chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions), dim=-1)
+        share = layout.take_rows(energies, found.positions).squeeze(-1).abs() / mass.clamp_min(TINY)
+        whole = layout.total(torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square()).sqrt()
+        given = 1.5 * self.cloud.eps / self.eps  # the momentum is that of the rows as given
+        chosen, noise = torch.add(chosen + self.cloud.offset(), share * whole, alpha=given), self.noise
         least, k = MIN_THICKNESS * mass, chosen.shape[-1]
         most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
         if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
             return most.expand_as(chosen)
         along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
         noise = self.eps * along + noise * (PRODUCT_EPS / self.eps)
-        triangle = self.layout.take_rows(found.coordinates[0], found.positions).abs()
+        triangle = layout.take_rows(found.coordinates[0], found.positions).abs()
         errors = [chosen[..., :1]]
         for axis in range(1, k):
             length = triangle.diagonal(dim1=-2, dim2=-1)[..., :axis].clamp_min(TINY)
