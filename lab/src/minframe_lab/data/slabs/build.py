@@ -8,7 +8,7 @@ the effective-medium potential they are almost set by the element. So the target
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -151,9 +151,12 @@ def potential(name: str) -> Any:
 
 @cache
 def _chgnet() -> Any:
-    """Loaded once for all slabs of a process."""
+    """Loaded once for all slabs of a process; without stress, which would be a second backward pass."""
     try:
         from chgnet.model.dynamics import CHGNetCalculator
     except ImportError:
         raise ValueError('the harder slabs are relaxed with CHGNet: pip install -e "lab[chgnet]"') from None
-    return CHGNetCalculator(use_device="cpu")
+
+    calculator: Any = CHGNetCalculator(use_device="cpu")
+    calculator.calculate = partial(calculator.calculate, task="ef")
+    return calculator
