@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ class TestFrames:
         def stop(_: int) -> None:
             raise KeyboardInterrupt
 
-        found = trajectories(Dynamics(method="minimal").model().double().eval(), 0.5, stop)["paths"]
+        found = trajectories(Dynamics(method="minimal").model().double().eval(), 0.5, advance=stop)["paths"]
         assert max(path["picoseconds"] for path in found.values()) == 0.05
         assert all(path["apart"] == (path["picoseconds"] < 0.05) for path in found.values())
 
@@ -344,6 +345,22 @@ class TestRuns:
         assert [r["configuration"]["seed"] for r in before.smooth] == [0, 1]
         assert after.smooth == new[:1]
         assert after.methods == {"minimal": new[1:], "plain": old[1:2]}
+
+    def test_drifts_are_compared_over_all_paths(self) -> None:
+        def one(method: str, drifts: list[float], seed: int = 0) -> dict[str, Any]:
+            paths = [{"drift": d, "range": 1.0, "picoseconds": 20.0} for d in drifts]
+            measured = {"repeats": dict.fromkeys(molecules.NAMES, paths), "paths": {}}
+            return {"configuration": {"method": method, "seed": seed}, "measured": measured}
+
+        lucky, usual, large = [0.1, 3.0], [2.0, 2.0], [9.0, 9.0]  # small by chance in one path
+        runs = comparison.Runs(one("potential", lucky), {}, [one("smooth", usual), one("smooth", large, 1)])
+        told = comparison._drifts(runs).split("; ")
+        unit, mean = math.hypot(*lucky) / math.sqrt(2), math.sqrt((4 + 81) / 2)
+        assert len(told) == KINDS
+        first = f"methane {2 / unit:.2g}, **{9 / unit:.2g}** (within error), together {mean / unit:.2g} ± "
+        assert told[0].startswith(first), told[0]
+        many = comparison.Runs(one("potential", lucky * 50), {}, [one("smooth", large * 50)])
+        assert "within error" not in comparison._drifts(many)
 
     @pytest.mark.slow
     def test_table(self, tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def dynamics(
         float, typer.Option(min=0, help="Weight in the loss of what poses of a molecule differ by in energy.")
     ] = 0.0,
     picoseconds: Annotated[float, typer.Option(min=0.1, help="Length of the paths.")] = 20.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Paths of each molecule, from velocities of their own.")] = 6,
 ) -> None:
     """Molecules: learn energies and forces of a potential, then follow the motion and see what it conserves."""
     if start not in moving.STARTS:
@@ -160,6 +161,7 @@ def dynamics(
         warm=warm,
         agreement=agreement,
         picoseconds=picoseconds,
+        repeats=repeats,
     )
     if method == "potential" and evaluate is None:
         folder = output or Path("runs") / f"dynamics-potential-{seed}"

@@ -50,25 +50,27 @@ def load(split: str, limit: int | None = None, advance: Advance = lambda _: None
     return positions, species, species.sum(-1) > 0, energies, forces
 
 
-def starts() -> tuple[Tensor, Tensor]:
-    """Positions and velocities ``(4, MAX_ATOMS, 3)`` in float64 that all trajectories start from."""
+def starts(repeats: int) -> tuple[Tensor, Tensor]:
+    """Positions and velocities ``(4 repeats, MAX_ATOMS, 3)`` in float64 that all trajectories start from."""
     from minframe_lab.experiments.dynamics import potential
 
-    found = [potential.started(name) for name in molecules.NAMES]
+    found = [potential.started(name, repeat) for repeat in range(repeats) for name in molecules.NAMES]
     positions = torch.stack([molecules.padded(x.positions) for x in found])
     return positions, torch.stack([molecules.padded(x.get_velocities()) for x in found])
 
 
-def reference(step: float, count: int, advance: Advance = lambda _: None) -> list[Batch]:
+def reference(step: float, count: int, repeat: int = 0, advance: Advance = lambda _: None) -> list[Batch]:
     """Of each molecule the energy, momentum and angular momentum along its path in the potential, by ASE."""
+    number = f"-{repeat}" if repeat else ""
 
     def path(name: str, told: Advance) -> tuple[Tensor, ...]:
         from minframe_lab.experiments.dynamics import potential
 
-        found = potential.integrate(name, step, count)
+        found = potential.integrate(name, step, count, repeat)
         told(count)
         return tuple(torch.tensor(x) for x in (found.energy, found.momentum, found.angular))
 
     return [
-        cached(f"dynamics-{name}-{step:g}-{count}", count, partial(path, name), advance) for name in molecules.NAMES
+        cached(f"dynamics-{name}-{step:g}-{count}{number}", count, partial(path, name), advance)
+        for name in molecules.NAMES
     ]

@@ -17,6 +17,7 @@ BEGIN, END = "<!-- found: written by `minframe reproduce table` -->", "<!-- end 
 MAX_RANGE, MIN_GAIN, MAX_FORCE_ERROR = 2.0, 100.0, 1.05  # what was asked for
 QUARTER = (3.0, 5.0)  # what is about four
 SURE = 2.0  # standard errors from which on two drifts are told apart
+NOT_FINITE = "**not finite**"
 WORDS = {"minimal": "hard frames", "drawn": "drawn poses", "pca": "PCA frames", "plain": "no frame"}
 
 
@@ -85,8 +86,10 @@ def table(runs: Runs) -> Iterable[str]:
     yield f"| asked for | found: smooth frames of sharpness {c['sharpness']:g}{weighed}{start}, seeds {seeds} |"
     yield "|---|---|"
     yield f"| paths of 20 ps of all methods | {'; '.join(_lengths(runs))} |"
-    yield f"| drift of the energy at most 2 times that in the potential | smooth over potential: {_drifts(runs)} |"
-    yield f"| its range, at most 2 times that in the potential | smooth over potential: {_ranges(runs)} |"
+    paths = len(runs.potential["measured"].get("repeats", {}).get(NAMES[0], [0]))
+    over = f"smooth over potential, root mean square of {paths} paths"
+    yield f"| drift of the energy at most 2 times that in the potential | {over}: {_drifts(runs)} |"
+    yield f"| its range, at most 2 times that in the potential | {over}: {_ranges(runs)} |"
     for key in ("drift", "range"):
         yield f"| {key} at least 100 times less than in hard frames | hard over smooth: {_gains(runs, key)} |"
     yield f"| half the step, about a quarter of the range | smooth (potential): {_each(runs, _halved)} |"
@@ -111,33 +114,42 @@ def _each(runs: Runs, cell: Callable[[Runs, str], str]) -> str:
 
 def _ranges(runs: Runs) -> str:
     def cell(runs: Runs, name: str) -> str:
-        unit = _path(runs.potential, name)["range"]
-        values = [_path(r, name)["range"] for r in runs.smooth]
-        ratios = [_bold(f"{v / unit:.2g}", v > MAX_RANGE * unit) if v is not None else "**not finite**" for v in values]
+        unit, _ = _size(runs.potential, name, "range")
+        values = [_size(r, name, "range")[0] for r in runs.smooth]
+        ratios = [_bold(f"{v / unit:.2g}", v > MAX_RANGE * unit) if v < math.inf else NOT_FINITE for v in values]
         return f"{', '.join(ratios)} (of {unit:.2g} eV)"
 
     return _each(runs, cell)
 
 
 def _drifts(runs: Runs) -> str:
-    """Ratios of drifts; marked where what is too much is within the errors of the two."""
+    """Ratios of drifts, with their errors over all seeds; marked where what is too much is within the error.
+
+    A drift has either sign, and is as often small by chance as large: what is compared is its root mean square over
+    paths. That of m draws has the relative error sqrt(1 / (2 m)), if they are normal ones.
+    """
 
     def cell(runs: Runs, name: str) -> str:
-        still = _path(runs.potential, name)
+        still, draws = _size(runs.potential, name, "drift")
+        found = [_size(r, name, "drift") for r in runs.smooth]
         told = []
-        for r in runs.smooth:
-            path = _path(r, name)
-            if path["drift"] is None:
-                told.append("**not finite**")
-                continue
-            excess = path["drift"] - MAX_RANGE * still["drift"]
-            error = math.hypot(path.get("drift_error", 0.0), MAX_RANGE * still.get("drift_error", 0.0))
-            mark = " (within error)" if 0 < excess <= SURE * error else ""
-            told.append(_bold(f"{path['drift'] / still['drift']:.2g}", excess > 0) + mark)
-        known = f" ± {still['drift_error']:.1g}" if "drift_error" in still else ""
-        return f"{', '.join(told)} (of {still['drift']:.2g}{known} eV)"
+        for value, count in found:
+            ratio, error = value / still, math.sqrt(1 / (2 * count) + 1 / (2 * draws))
+            mark = " (within error)" if 0 < math.log(ratio / MAX_RANGE) <= SURE * error else ""
+            told.append(_bold(f"{ratio:.2g}", ratio > MAX_RANGE) + mark if ratio < math.inf else NOT_FINITE)
+        ratio = math.sqrt(statistics.mean(value**2 for value, _ in found)) / still
+        error = ratio * math.sqrt(1 / (2 * sum(count for _, count in found)) + 1 / (2 * draws))
+        together = f", together {ratio:.2g} ± {error:.1g}" if len(found) > 1 and ratio < math.inf else ""
+        return f"{', '.join(told)}{together} (of {still:.2g} eV)"
 
     return _each(runs, cell)
+
+
+def _size(r: Record, name: str, key: str) -> tuple[float, int]:
+    """The root mean square over the paths of a molecule, and how many there are; infinite if one is not finite."""
+    several = r["measured"].get("repeats", {}).get(name, [_path(r, name)])
+    values = [math.inf if path[key] is None else path[key] for path in several]
+    return math.sqrt(statistics.mean(v**2 for v in values)), len(values)
 
 
 def _gains(runs: Runs, key: str) -> str:
@@ -151,7 +163,7 @@ def _gains(runs: Runs, key: str) -> str:
                 continue
             jumping, smooth = _path(hard[r["configuration"]["seed"]], name), _path(r, name)
             if jumping[key] is None or smooth[key] is None:
-                told.append("**not finite**")
+                told.append(NOT_FINITE)
                 continue
             gain = jumping[key] / smooth[key]
             ended = f" in {jumping['picoseconds']:.2g} ps" if jumping["picoseconds"] < smooth["picoseconds"] else ""

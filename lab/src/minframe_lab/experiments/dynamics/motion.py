@@ -18,19 +18,22 @@ STEPS = (0.5, 0.25)  # fs
 ORIENTATIONS = 115
 BOTH = 8  # the part of the steps that is taken with both lengths
 SHOWN = 250  # points of a path that are kept
+REPEATED = ("picoseconds", "range", "drift", "drift_error", "jump")  # what is kept of each of several paths
 
 
-def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
+def trajectories(
+    model: nn.Module, picoseconds: float, repeats: int = 1, advance: Advance = lambda _: None
+) -> dict[str, Any]:
     """What paths in a learned energy conserve, and its errors under rotations; in float64.
 
-    All molecules move in one batch, with both lengths of steps for the first eighth of the number of steps.
+    All molecules move in one batch, from ``repeats`` draws of their velocities; the first with both lengths of steps
+    for the first eighth of the number of steps.
     """
     model.requires_grad_(False)  # a step then takes no gradients but those of the positions
-    kinds, steps = (
-        len(molecules.NAMES),
-        torch.tensor(STEPS, dtype=torch.float64).repeat_interleave(len(molecules.NAMES)),
-    )
-    species, masses = molecules.species().repeat(2, 1, 1), molecules.masses().repeat(2, 1, 1)
+    kinds = len(molecules.NAMES)
+    full = repeats * kinds  # paths with whole steps; those with halves come behind them
+    steps = torch.tensor(STEPS, dtype=torch.float64).repeat_interleave(torch.tensor([full, kinds]))
+    species, masses = (x.repeat(repeats + 1, 1, 1) for x in (molecules.species(), molecules.masses()))
     mask = species.sum(-1) > 0
     count, started = round(1000 * picoseconds / STEPS[0]), time.process_time()
 
@@ -42,35 +45,38 @@ def trajectories(model: nn.Module, picoseconds: float, advance: Advance = lambda
         return verlet.integrate(field, x, v, masses[some], steps[some], count, advance, mask[some])
 
     with mf.unchecked():  # a molecule that comes apart is no reason to stop
-        positions, velocities = (x.repeat(2, 1, 1) for x in data.starts())
+        positions, velocities = (torch.cat([x, x[:kinds]]) for x in data.starts(repeats))
         first = moved(positions, velocities, count // BOTH)
         taken = len(first.energy) - 1
         left = count - taken if taken == count // BOTH else 0  # none if it was interrupted, or all are apart
-        last = moved(first.positions[:kinds], first.velocities[:kinds], left)
+        last = moved(first.positions[:full], first.velocities[:full], left)
     rows = [tuple(x[: n + 1, i] for x in first.conserved) for i, n in enumerate(first.whole.tolist())]
-    apart = (first.whole < taken)[:kinds]
+    apart = (first.whole < taken)[:full]
     for i in (~apart).nonzero().flatten().tolist():
         end = int(last.whole[i])
         rows[i] = tuple(torch.cat([a, b[1 : end + 1, i]]) for a, b in zip(rows[i], last.conserved, strict=True))
     found = {
         "orientations": orientation_error(model),
         "seconds_per_step": (time.process_time() - started) / (taken + len(last.energy) - 1),
-        **described(rows[:kinds], rows[kinds:]),
+        **described([rows[i : i + kinds] for i in range(0, full, kinds)], rows[full:]),
     }
     apart = apart | (last.whole < len(last.energy) - 1)
-    for name, value in zip(molecules.NAMES, apart.tolist(), strict=True):
+    for name, value in zip(molecules.NAMES, apart[:kinds].tolist(), strict=True):
         found["paths"][name]["apart"] = value
     return found
 
 
-def described(full: Sequence[Batch], half: Sequence[Batch]) -> dict[str, Any]:
+def described(full: Sequence[Sequence[Batch]], half: Sequence[Batch]) -> dict[str, Any]:
     """What paths ``(steps + 1, ...)`` of each molecule conserve, with the first and the second of ``STEPS``.
 
-    The two are compared over the time that both have.
+    Of the first there are several, of which the first is described in full. The two lengths of steps are compared over
+    the time that both have.
     """
-    found: dict[str, Any] = {"paths": {}, "halved": {}, "energy": {}}
-    for name, long, short in zip(molecules.NAMES, full, half, strict=True):
-        found["paths"][name] = verlet.summary(long, STEPS[0])
+    found: dict[str, Any] = {"paths": {}, "repeats": {}, "halved": {}, "energy": {}}
+    for name, longs, short in zip(molecules.NAMES, zip(*full, strict=True), half, strict=True):
+        several = [verlet.summary(path, STEPS[0]) for path in longs]
+        found["paths"][name], long = several[0], longs[0]
+        found["repeats"][name] = [{key: one[key] for key in REPEATED} for one in several]
         both = min(len(long[0]) - 1, (len(short[0]) - 1) // 2)
         pair = [verlet.summary([x[: both + 1] for x in long], STEPS[0])]
         pair.append(verlet.summary([x[: 2 * both + 1] for x in short], STEPS[1]))
@@ -80,10 +86,11 @@ def described(full: Sequence[Batch], half: Sequence[Batch]) -> dict[str, Any]:
     return found
 
 
-def of_the_potential(picoseconds: float, advance: Advance = lambda _: None) -> dict[str, Any]:
+def of_the_potential(picoseconds: float, repeats: int, advance: Advance = lambda _: None) -> dict[str, Any]:
     """The same of the potential itself, integrated by ASE."""
     count = round(1000 * picoseconds / STEPS[0])
-    return described(data.reference(STEPS[0], count, advance), data.reference(STEPS[1], count // 2, advance))
+    full = [data.reference(STEPS[0], count, repeat, advance) for repeat in range(repeats)]
+    return described(full, data.reference(STEPS[1], count // 2, 0, advance))
 
 
 def orientation_error(model: nn.Module) -> dict[str, float]:

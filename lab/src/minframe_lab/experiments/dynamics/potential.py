@@ -47,10 +47,13 @@ def relaxed(name: str) -> Atoms:
     return found
 
 
-def started(name: str) -> Atoms:
-    """A molecule at its minimum with the velocities that all trajectories start from: it turns, but stays in place."""
+def started(name: str, repeat: int = 0) -> Atoms:
+    """A molecule at its minimum with the velocities that trajectories start from: it turns, but stays in place.
+
+    All methods start alike; ``repeat`` numbers the draws of the velocities.
+    """
     found = relaxed(name)
-    rng = np.random.default_rng([START_SEED, molecules.NAMES.index(name)])
+    rng = np.random.default_rng([START_SEED, molecules.NAMES.index(name), *([repeat] if repeat else [])])
     thermalize_momenta(found, temperature_K=START_KELVIN, rng=rng)
     Stationary(found)
     return found
@@ -98,9 +101,9 @@ class Path:
     angular: Array
 
 
-def integrate(name: str, step: float, count: int) -> Path:
+def integrate(name: str, step: float, count: int, repeat: int = 0) -> Path:
     """The trajectory of a molecule in its own potential, by ASE, from ``started``; ``step`` in fs."""
-    found = started(name)
+    found = started(name, repeat)
     lowest = relaxed(name).get_potential_energy()
     rows = []
 

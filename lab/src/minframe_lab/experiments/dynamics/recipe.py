@@ -48,7 +48,8 @@ class Dynamics(Experiment):
             without a frame in random orientations, for all methods.
         warm: share of the training that goes on as ``start`` says.
         agreement: weight in the loss of the variance of energies over the poses of a sample.
-        picoseconds: length of the paths. Those at half the step have a quarter of it.
+        picoseconds: length of the paths. Those at half the step have an eighth of the steps.
+        repeats: how many paths each molecule takes, from velocities of their own.
     """
 
     name: ClassVar[str] = "dynamics"
@@ -64,6 +65,7 @@ class Dynamics(Experiment):
     warm: float = 0.75
     agreement: float = 0.0
     picoseconds: float = 20.0
+    repeats: int = 6
 
     def data(
         self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = lambda _: None
@@ -125,7 +127,7 @@ class Dynamics(Experiment):
         model.eval()
         if self.method != "plain":
             found |= self._of_frames(cast(mf.Invariant, model), data)
-        return found | trajectories(model.double(), self.picoseconds)
+        return found | trajectories(model.double(), self.picoseconds, self.repeats)
 
     def _of_frames(self, model: mf.Invariant, data: Batch) -> dict[str, Any]:
         """Mean poses, parts of the forces, and errors of the same weights in hard frames."""
@@ -173,7 +175,7 @@ def run_potential(experiment: Dynamics, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     found = record.begin(experiment.name, experiment.configuration() | {"limit": None})
     started = time.process_time()
-    measured = of_the_potential(experiment.picoseconds)
+    measured = of_the_potential(experiment.picoseconds, experiment.repeats)
     found |= {"complete": True, "seconds": round(time.process_time() - started, 1), "measured": measured}
     record.write(found, folder)
     return found
