@@ -147,7 +147,7 @@ def _drifts(runs: Runs) -> str:
 
 def _size(r: Record, name: str, key: str) -> tuple[float, int]:
     """The root mean square over the paths of a molecule, and how many there are; infinite if one is not finite."""
-    several = r["measured"].get("repeats", {}).get(name, [_path(r, name)])
+    several = r["measured"].get("repeats", {}).get(name) or [_path(r, name)]
     values = [math.inf if path[key] is None else path[key] for path in several]
     return math.sqrt(statistics.mean(v**2 for v in values)), len(values)
 
