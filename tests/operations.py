@@ -1,13 +1,19 @@
-"""Counts what a GPU would be asked to do: kernels, views, and waits of the host for the device."""
+"""Counts what a GPU would be asked to do: kernels, views, and waits of the host for the device.
+
+On a CPU nothing is copied to a device. ``on_another_device`` has tensors that are said to be on one, and have no
+values: to read one is an error, and copies are counted as waits.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -65,7 +71,7 @@ class Operations(TorchDispatchMode):
         name = function.overloadpacket.__name__
         if name not in FREE:
             (self.views if _is_view(function, args, result) else self.kernels)[name] += 1
-        if name in WAITING or _reads_mask(name, args):
+        if name in WAITING or _reads_mask(name, args) or _crosses(name, args, result):
             self.waits[name] += 1
         return result
 
@@ -84,6 +90,23 @@ def _reads_mask(name: str, args: Sequence[Any]) -> bool:
     if name not in ("index", "index_put", "index_put_", "_index_put_impl_"):
         return False
     return any(isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+
+
+def _crosses(name: str, args: Sequence[Any], result: Any) -> bool:
+    """A copy from one device to another."""
+    if name not in ("_to_copy", "copy_"):
+        return False
+    return len({x.device.type for x in tree_leaves([args, result]) if isinstance(x, Tensor)}) > 1
+
+
+@contextmanager
+def on_another_device() -> Iterator[torch.device]:
+    """Where tensors have no values, and those on the device given are on no CPU.
+
+    It is a device that every build of PyTorch knows; others want a driver where a tensor is sliced.
+    """
+    with FakeTensorMode():
+        yield torch.device("lazy")
 
 
 def counted(run: Callable[[], object]) -> Operations:

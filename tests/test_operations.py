@@ -4,12 +4,14 @@ On the PyTorch path: compiled loops step aside where a dispatch mode looks on. W
 (``linalg.few``) is done here, too, where a test asks for it. Operations are those that launch a
 kernel, and not views, which cost the host alone; a frame is counted with its canonical pose.
 
-Waits are counted inside ``unchecked()``. What still has some is listed in ``WAITING_FOR``: labelling and poses of smooth
-frames by nature, as the host orders rows, and as the number of poses depends on the data; and indefinite groups, as
-``torch.linalg`` reads whether eigenvalues were found.
+Inside ``unchecked()`` nothing is waited for in minimal frames, but of finite groups, whose elements are copied to the
+device. Labelling and poses of smooth frames are waited for by nature, as the host orders rows, and as the number of
+poses depends on the data.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
@@ -17,22 +19,14 @@ from torch import Tensor
 
 import minframe as mf
 from minframe.linalg import loops
-from operations import Operations, counted
-from table import EUCLIDEAN, FINITE, LINEAR, SCALED, SUMS, randn
+from minframe.testing import particles
+from operations import Operations, counted, on_another_device
+from table import DTYPES, EUCLIDEAN, FINITE, LINEAR, SCALED, SUMS, clouds_for, number, options, randn
 
-WAITING_FOR = {
-    "_linalg_eigh": "eigenvectors, of which it is read whether they were found",
-    "_linalg_svd": "singular values, likewise",
-}
-
-
-def is_indefinite(group: object) -> bool:
-    return any(getattr(getattr(part, "linear", part), "q", 0) for part in getattr(group, "groups", (group,)))
-
-
-CALM = [g for g in [*EUCLIDEAN, *LINEAR, *SUMS, *SCALED] if not is_indefinite(g)]
-CALM += [g for g in FINITE if isinstance(g, mf.Signs | mf.SignedPermutations)]
-OTHERS = [g for g in [*LINEAR, *SUMS] if is_indefinite(g)]
+QUIET = [*EUCLIDEAN, *LINEAR, *SUMS, *SCALED]
+QUIET += [g for g in FINITE if isinstance(g, mf.Signs | mf.SignedPermutations)]
+INDEFINITE = [mf.O(1, 1), mf.O(2, 2), mf.SO(3, 1), mf.OrthochronousLorentz(4), mf.Poincare(3), mf.U(2, 2), mf.SU(2, 1)]
+INDEFINITE += [g for g in SUMS if g == mf.O(1, 2) + mf.E(2)]
 
 
 def cost(group: mf.Group, x: Tensor, grad: bool = False) -> Operations:
@@ -50,18 +44,47 @@ def cost(group: mf.Group, x: Tensor, grad: bool = False) -> Operations:
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["values", "derivatives"])
-@pytest.mark.parametrize("group", CALM, ids=str)
+@pytest.mark.parametrize("group", QUIET, ids=str)
 def test_nothing_waits(group: mf.Group, grad: bool) -> None:
     x = randn(group, 2, 12, group.d)  # type: ignore[attr-defined]
     found = cost(group, x, grad)
     assert not found.waits, found.waits
 
 
-@pytest.mark.parametrize("group", OTHERS, ids=str)
-def test_only_errors_of_solvers_are_waited_for(group: mf.Group) -> None:
-    """A shortfall that is known, and must not grow."""
-    x = randn(group, 2, 12, group.d)  # type: ignore[attr-defined]
-    assert set(cost(group, x).waits) <= set(WAITING_FOR)
+@pytest.mark.parametrize("group", QUIET, ids=str)
+def test_nothing_is_copied_to_another_device_or_read_there(group: mf.Group) -> None:
+    """Not with a mask either, nor by the averages of further types."""
+    with on_another_device() as device, mf.unchecked(), Operations() as found:
+        x = torch.empty(2, 12, group.d, dtype=number(group), device=device)  # type: ignore[attr-defined]
+        mask = torch.empty(2, 12, dtype=torch.bool, device=device)
+        for given in (None, mask):
+            _, frame = mf.canonicalize(x, group, mask=given)
+            for name in ("vector", "covector", "tensor", "pseudovector"):
+                if name in group.types:
+                    y = torch.empty(2, *(2 if name == "tensor" else 1) * (group.d,), dtype=x.dtype, device=device)  # type: ignore[attr-defined]
+                    frame.from_canonical(y, name)
+    assert not found.waits, found.waits
+
+
+@pytest.mark.parametrize("group", INDEFINITE, ids=str)
+def test_what_is_found_without_reading_is_the_same(group: mf.Group) -> None:
+    """On all families: eager mode reads which ways it can leave out."""
+    families = clouds_for(group)
+    if group.d == 4 and not group.complex:  # type: ignore[attr-defined]
+        families |= particles()
+    for dtype in DTYPES:
+        for name, x in families.items():
+            g = group.random(3, dtype=x.dtype, **options(group, dtype))  # type: ignore[call-arg]
+            moved = group.act(g, x.expand(3, *x.shape), "point" if "point" in group.types else "vector")
+            moved = torch.cat([x.unsqueeze(0), moved]).to(number(group, dtype))
+            pose, frame = mf.canonicalize(moved, group)
+            found: list[Any] = []
+            with mf.unchecked():
+                assert not counted(lambda found=found, x=moved: found.extend(mf.canonicalize(x, group))).waits
+            assert torch.equal(found[1].rank, frame.rank), name
+            assert group.contains(found[1].element).all(), name
+            size = pose.abs().amax((-2, -1), keepdim=True).clamp_min(1e-30)
+            assert ((found[0] - pose).abs() <= (1e-11 if dtype == torch.float64 else 1e-5) * size).all(), name
 
 
 @pytest.fixture
@@ -130,3 +153,10 @@ def test_the_counter_sees_waits() -> None:
         assert counted(run).waits, run
     assert not counted(lambda: (x.mT @ x + torch.arange(3, device=x.device)).sum(0)).waits
     assert counted(lambda: x.mT.unsqueeze(0)[..., 1:]).kernels.total() == 0
+    with on_another_device() as device:
+        there = torch.empty(4, 3, device=device)
+        assert counted(lambda: torch.ones(3).to(device) + there).waits
+        assert counted(lambda: there.cpu()).waits
+        assert not counted(lambda: torch.ones(3, device=device) + there.double()).waits
+        with pytest.raises(RuntimeError):
+            bool((there > 0).any())

@@ -27,7 +27,11 @@ _checks = contextvars.ContextVar("minframe_checks", default=ERRORS)
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation."""
+    """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation.
+
+    Nothing is assumed instead: clouds of any rank have the frame that they have elsewhere, and a sample with NaN gives
+    NaN. Where a look at the data would have left out cases, all are computed.
+    """
     token = _checks.set(NOTHING)
     try:
         yield

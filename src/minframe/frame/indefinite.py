@@ -204,7 +204,7 @@ def _margin(found: Components, known: list[tuple[slice, Tensor]], time: int | No
             if time is not None and axes.start != time:
                 chosen = pivoted_qr(found.along(axes), False)
                 floor = torch.maximum(found.floors(chosen, axes, time), cloud.tolerance * chosen.peaks[..., :1].sqrt())
-                others = layout.sizes().to(unit.device) - 1  # as the rows add up to nothing here
+                others = layout.sizes(unit.device) - 1  # as the rows add up to nothing here
                 at_rest = torch.minimum(distance, rank_margin(chosen.peaks.sqrt(), floor, unit, others))
             distance = torch.where(parts.momentum, at_rest, distance)
         nearest.append(distance)

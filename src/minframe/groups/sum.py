@@ -178,8 +178,8 @@ class Sum(LinearGroup):
             coordinates = [c for part in found if part is not None for c in part.coordinates]
             layout = next(part.layout for part in found if part is not None)
             pose = CanonicalRows(stabiliser.determined, coordinates, layout)
-        eye = torch.eye(self.d, dtype=torch.complex128 if self.complex else torch.float64)
-        eye = eye.to(stabiliser.determined.device).expand(*stabiliser.determined.shape, -1)
+        number, device = torch.complex128 if self.complex else torch.float64, stabiliser.determined.device
+        eye = torch.eye(self.d, dtype=number, device=device).expand(*stabiliser.determined.shape, -1)
 
         def joined(matrices: Sequence[Tensor | None]) -> Tensor:
             blocks = zip(self.blocks, matrices, strict=True)

@@ -86,10 +86,10 @@ class Dense:
         """The layout of what ``planes`` returns."""
         return Dense(self.batch_shape, self.n + d)
 
-    def sizes(self) -> Tensor:
-        """Number of real rows, ``(*batch, 1)``."""
+    def sizes(self, device: torch.device | None = None) -> Tensor:
+        """Number of real rows, ``(*batch, 1)``; ``device``: that of the rows, if it matters."""
         if self.mask is None:
-            return torch.full((*self.batch_shape, 1), self.n)
+            return torch.full((*self.batch_shape, 1), self.n, device=device)
         return self.mask.sum(-1, keepdim=True)
 
     def as_sample(self, x: Tensor) -> Tensor:

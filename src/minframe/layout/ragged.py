@@ -70,8 +70,9 @@ class Ragged:
         owner = torch.arange(self.count, device=self.index.device).repeat_interleave(d)
         return Ragged(torch.cat([self.index, owner]), self.count)
 
-    def sizes(self) -> Tensor:
-        return torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+    def sizes(self, device: torch.device | None = None) -> Tensor:
+        found = self.index.new_zeros(self.count, dtype=torch.int64)  # ``bincount`` would be waited for
+        return found.index_add_(0, self.index, torch.ones_like(self.index, dtype=torch.int64)).unsqueeze(-1)
 
     def as_sample(self, x: Tensor) -> Tensor:
         return x.mT

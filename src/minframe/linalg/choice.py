@@ -134,7 +134,7 @@ def margin(rows: Rows, special: bool = False, centred: bool = False) -> Tensor:
     rounding = rank_bound(longest.square(), mean2, floor_of(rows), rows.precision).sqrt()
     to_rank = (length - rounding).abs()
     nearest = torch.where(length > rounding, torch.minimum(distance, to_rank), to_rank)
-    most = rows.layout.sizes().to(length.device) - int(centred)  # the number of axes that can be determined
+    most = rows.layout.sizes(length.device) - int(centred)  # the number of axes that can be determined
     possible = torch.arange(length.shape[-1], device=length.device) < most
     nearest = nearest.masked_fill(~(seen & possible), torch.inf).amin(-1, keepdim=True)
     return (nearest / torch.maximum(longest, rounding).clamp_min(TINY)).squeeze(-1)

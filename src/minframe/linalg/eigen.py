@@ -44,8 +44,10 @@ from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.linalg.action import behind_batch
+from minframe.linalg.jacobi import orthogonal_columns
 from minframe.linalg.null import first_axes
 from minframe.linalg.qr import TINY
+from minframe.linalg.solvers import may_wait
 from minframe.linalg.whiten import Basis
 
 MIN_EIGENVECTOR = 1e-3  # length relative to the longest, below which the eigensolver's errors dominate an eigenvector
@@ -55,6 +57,7 @@ JACOBI_SWEEPS = 3  # sweeps of Jacobi's rotations after the eigensolver; they co
 MIN_THICKNESS = 1e-11  # in float64, root of an eigenvalue over the largest, above which it is an axis for all observers
 MIN_NOISE = 4e-15  # rounding of rows as they are given, relative to their length: some eps of float64
 NULL_ROUNDINGS = 64.0  # roundings that a square beside a null vector has to exceed to be known
+LINE_ROUNDINGS = 10.0  # least length of a line, in units of the rounding of rows that were far from the origin
 MIN_NULL_THICKNESS = 8.0  # times what is thin: thinner directions are not said to be null
 
 
@@ -94,11 +97,12 @@ def massless(eps: float) -> float:
     return max(1.05 * eps, 1.2e-13)
 
 
-class _Eigen(NamedTuple):
+class Eigen(NamedTuple):
     """Eigenvectors of S eta, in the order of the axes: positive ones first, the largest of either sign first.
 
     Attributes:
         known: ``(*batch,)``, whether all eigenvalues that are wanted are more than rounding, and what is null is known.
+        settled: ``(*batch,)``, whether no direction is left out: all are known, or a line is not, which may be null.
         v: ``(*batch, d, d)``, V.
         vu: ``(*batch, d, d)``, the eigenvectors V u.
         signed: ``(*batch, d)``, their eigenvalues, times the sign of the axis.
@@ -111,6 +115,7 @@ class _Eigen(NamedTuple):
     """
 
     known: Tensor
+    settled: Tensor
     v: Tensor
     vu: Tensor
     signed: Tensor
@@ -121,9 +126,9 @@ class _Eigen(NamedTuple):
     thick: Tensor
     null: Tensor
 
-    def where(self, condition: Tensor, other: _Eigen) -> _Eigen:
+    def where(self, condition: Tensor, other: Eigen) -> Eigen:
         """These eigenvectors where the condition holds, and ``other`` elsewhere."""
-        return _Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
+        return Eigen(*(torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(self, other, strict=True)))
 
     def margin(self) -> Tensor:
         """The least change of the rows that flips a decision, relative to their size, ``(*batch,)``."""
@@ -136,28 +141,26 @@ class _Eigen(NamedTuple):
         return torch.stack(least).amin(0)
 
 
-def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor) -> _Eigen:
+def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor) -> Eigen:
     """The eigenvectors of ``S eta``. ``size`` ``(*batch, 1)``: a further scale of the rounding of S."""
-    d = len(eta)
     v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
-    vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors  # ascending
     rank = basis.determined.sum(-1)
-    lengths = torch.linalg.vector_norm(vu, dim=-2).sort(-1, descending=True).values
-    shortest = lengths.gather(-1, (rank - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    if not all_true(shortest >= MIN_EIGENVECTOR * lengths[..., 0]):
-        vu = _rotated(vu, eta)
-    slots = torch.cat([torch.arange(d - 1, d - p - 1, -1), torch.arange(d - p)]).to(v.device)  # the largest come first
+    if may_wait(v):
+        vu, turned = _solved(v, eta, rank), None
+    else:
+        vu, turned = orthogonal_columns(torch.stack([v, basis.directions]), eta).unbind()
+    vu = vu.gather(-1, _squares(vu, eta).argsort(-1).unsqueeze(-2).expand(vu.shape))  # ascending
+    vu = torch.cat([vu.flip(-1)[..., :p], vu[..., : len(eta) - p]], -1)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
-    vu = vu[..., slots]
     signed = _squares(vu, eta) * eta
-    wanted, forms, null_by = _axes_wanted(basis, eta, p, bounds)
+    wanted, forms, null_by = _axes_wanted(basis, turned, eta, p, bounds)
     own, whole = torch.linalg.vector_norm(vu, dim=-2), scale.sqrt() + size
     length = own * whole
     excess = signed / length.clamp_min(TINY) - (bounds.noise * own / whole).clamp_min(bounds.least_noise)
+    line = (rank == 1) & (scale.sqrt() > LINE_ROUNDINGS * bounds.noise * size).squeeze(-1)
     if basis.white:  # neither thin nor null
-        return _Eigen(
-            (excess > 0).all(-1), v, vu, signed.clamp_min(TINY), excess > 0, rank, excess, forms, forms, null_by
-        )
+        known, least = (excess > 0).all(-1), signed.clamp_min(TINY)
+        return Eigen(known, known, v, vu, least, excess > 0, rank, excess, forms, forms, null_by)
     null = (wanted.sum(-1) < rank).unsqueeze(-1)
     excess = torch.where(null, signed / scale - bounds.null, excess).masked_fill(~wanted, torch.inf)
     root = signed.clamp_min(0).sqrt()
@@ -165,7 +168,8 @@ def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor
     thick = (above * root / length.clamp_min(TINY)).masked_fill(~wanted, torch.inf)
     known = (excess > 0).all(-1) & (null_by >= 0).squeeze(-1)
     taken = wanted & (excess > 0)
-    return _Eigen(known, v, vu, signed.clamp_min(TINY), taken, rank, excess, forms, thick, null_by)
+    least = signed.clamp_min(TINY)
+    return Eigen(known, known | line, v, vu, least, taken, rank, excess, forms, thick, null_by)
 
 
 def _squares(columns: Tensor, eta: Tensor) -> Tensor:
@@ -173,37 +177,22 @@ def _squares(columns: Tensor, eta: Tensor) -> Tensor:
     return (columns.abs().square() * eta.unsqueeze(-1)).sum(-2)
 
 
-def _rotated(w: Tensor, eta: Tensor) -> Tensor:
-    """Columns ``w``, orthogonal in the form but for errors of ``eps |w|^2``, such that errors are ``eps |w_i| |w_j|``.
-
-    The eigensolver mixes all eigenvectors whose eigenvalues are rounding of the largest: those of both signs, if a
-    cloud is thin in two directions. Jacobi's rotations, applied to the columns and not to their products (Veselic, *A
-    Jacobi eigenreduction algorithm for definite matrix pairs*), do not: a short column changes by a multiple of a long
-    one that is only as large as their product, and short columns are rotated by their own products. Columns keep the
-    order of the eigenvalues.
-    """
-    columns = list(w.unbind(-1))
-    for _ in range(JACOBI_SWEEPS):
-        for i in range(len(columns)):
-            for j in range(i + 1, len(columns)):
-                a, b = columns[i], columns[j]
-                product = (a.conj() * eta * b).sum(-1, keepdim=True)
-                size = product.abs()
-                here = size > 0
-                b = b * torch.where(here, product.sgn().conj(), 1.0)
-                gap = ((b.abs().square() - a.abs().square()) * eta).sum(-1, keepdim=True)
-                ratio = gap / torch.where(here, 2 * size, 1.0)
-                tangent = torch.where(ratio < 0, -1.0, 1.0) / (ratio.abs() + torch.hypot(ratio, torch.ones_like(ratio)))
-                tangent = torch.where(here, tangent, 0.0)
-                cosine = (1 + tangent.square()).rsqrt()
-                columns[i], columns[j] = cosine * (a - tangent * b), cosine * (tangent * a + b)
-    w = torch.stack(columns, -1)
-    order = _squares(w, eta).argsort(-1)
-    return w.gather(-1, order.unsqueeze(-2).expand(w.shape))
+def _solved(v: Tensor, eta: Tensor, rank: Tensor) -> Tensor:
+    """V times the eigenvectors of K, in any order; the eigensolver mixes those that are short, if several are."""
+    vu = v @ torch.linalg.eigh(v.mH @ (eta.unsqueeze(-1) * v)).eigenvectors
+    lengths = torch.linalg.vector_norm(vu, dim=-2).sort(-1, descending=True).values
+    shortest = lengths.gather(-1, (rank - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    if all_true(shortest >= MIN_EIGENVECTOR * lengths[..., 0]):
+        return vu
+    return orthogonal_columns(vu, eta, JACOBI_SWEEPS)
 
 
-def _axes_wanted(basis: Basis, eta: Tensor, p: int, bounds: Bounds) -> tuple[Tensor, Tensor, Tensor]:
+def _axes_wanted(
+    basis: Basis, turned: Tensor | None, eta: Tensor, p: int, bounds: Bounds
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
+
+    ``turned``: the directions of the basis, made orthogonal in the form, if that is known.
 
     Also by how much the form exceeds the negligible part; and, where it does not in all directions, by how much the
     thinnest of them exceeds the least at which anything can be said to be null, ``(*batch, 1)``.
@@ -211,7 +200,10 @@ def _axes_wanted(basis: Basis, eta: Tensor, p: int, bounds: Bounds) -> tuple[Ten
     if all_true(basis.determined):
         far = torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
         return basis.determined, far, far[..., :1]
-    values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
+    if turned is None:
+        values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
+    else:
+        values, u = _squares(turned, eta), basis.directions.mH @ turned
     assert basis.peaks is not None
     # A direction along which rows are shorter than the longest is known less well, by that ratio. A unit vector Du
     # moves by as much of each direction as it has, and its form ``<Du, Du>`` by twice that at most.

@@ -51,7 +51,7 @@ def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: 
     """
     rows, layout = layout.join([wide(x)])
     k = rows.shape[-1]
-    count = layout.sizes().to(rows.device).clamp_min(1)
+    count = layout.sizes(rows.device).clamp_min(1)
     square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
     rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
     w = probes(WAVE_COUNT * k).to(rows.device)[0].view(WAVE_COUNT, k)

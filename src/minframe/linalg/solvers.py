@@ -2,8 +2,8 @@
 
 ``torch.linalg`` reads whether a matrix was singular, or whether its iterations converged, and raises an error. On a GPU
 the host waits for that. Inside ``unchecked()`` these functions ask for nothing: inverses, solutions and Cholesky
-factors come from the same LAPACK calls, and singular values from a fixed number of Jacobi's rotations. Samples for
-which there is no result have numbers without meaning, NaN as a rule.
+factors come from the same LAPACK calls, and singular values from a fixed number of rotations (``linalg.jacobi``).
+Samples for which there is no result have numbers without meaning, NaN as a rule.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from minframe.checks import data_checks_enabled
+from minframe.linalg.jacobi import orthogonal_columns
 from minframe.tracing import is_compiling, is_plain, is_transformed
 
-SWEEPS = 6  # sweeps of rotations over all pairs of columns; they converge quadratically, small matrices in four or five
 
-
-def _may_wait(a: Tensor) -> bool:
+def may_wait(a: Tensor) -> bool:
     """Whether ``torch.linalg`` is called as it is.
 
     Checks may read data, or a compiler or transform decides, or there is no device to wait for, and nobody who counts.
@@ -27,12 +26,12 @@ def _may_wait(a: Tensor) -> bool:
 
 def inv(a: Tensor) -> Tensor:
     """``torch.linalg.inv``."""
-    return torch.linalg.inv(a) if _may_wait(a) else torch.linalg.inv_ex(a)[0]
+    return torch.linalg.inv(a) if may_wait(a) else torch.linalg.inv_ex(a)[0]
 
 
 def solve(a: Tensor, b: Tensor) -> Tensor:
     """``torch.linalg.solve``."""
-    return torch.linalg.solve(a, b) if _may_wait(a) else torch.linalg.solve_ex(a, b)[0]
+    return torch.linalg.solve(a, b) if may_wait(a) else torch.linalg.solve_ex(a, b)[0]
 
 
 def det(a: Tensor) -> Tensor:
@@ -47,35 +46,25 @@ def det(a: Tensor) -> Tensor:
 
 def cholesky(a: Tensor) -> Tensor:
     """``torch.linalg.cholesky``."""
-    return torch.linalg.cholesky(a) if _may_wait(a) else torch.linalg.cholesky_ex(a)[0]
+    return torch.linalg.cholesky(a) if may_wait(a) else torch.linalg.cholesky_ex(a)[0]
 
 
 def svdvals(a: Tensor) -> Tensor:
     """``torch.linalg.svdvals``, without derivatives: singular values, the largest first.
 
-    Inside ``unchecked()`` they are the lengths of the columns once rotations have made these orthogonal (Hestenes). For
-    columns x and y the tangent of the angle is the smaller root of ``t^2 + 2 r t = 1``, ``r = (|y|^2 - |x|^2) / 2 |<x,
-    y>|``. Small singular values are as exact, relative to themselves, as large ones, if columns differ in length alone.
+    Inside ``unchecked()`` they are the lengths of columns that rotations have made orthogonal. Small singular values
+    are as exact, relative to themselves, as large ones, if columns differ in length alone.
     """
-    if _may_wait(a):
+    if may_wait(a):
         return torch.linalg.svdvals(a)
-    columns = list(a.unbind(-1))
-    for _ in range(SWEEPS):
-        for i in range(len(columns)):
-            for j in range(i + 1, len(columns)):
-                columns[i], columns[j] = _rotated(columns[i], columns[j])
-    lengths = torch.linalg.vector_norm(torch.stack(columns, -1), dim=-2)
-    return lengths.sort(-1, descending=True).values
+    return torch.linalg.vector_norm(orthogonal_columns(a), dim=-2).sort(-1, descending=True).values
 
 
-def _rotated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Two vectors ``(*batch, d)``, rotated in their plane so that they become orthogonal."""
-    product = torch.linalg.vecdot(x, y).unsqueeze(-1)
-    size = product.abs()
-    here = size > 0
-    gap = torch.linalg.vecdot(y, y).real - torch.linalg.vecdot(x, x).real
-    ratio = gap.unsqueeze(-1) / (2 * size).masked_fill(~here, 1.0)
-    tangent = torch.copysign(1 / (ratio.abs() + (ratio.square() + 1).sqrt()), ratio) * here
-    y = y * torch.where(here, product.sgn().conj(), 1.0)
-    cosine = (tangent.square() + 1).rsqrt()
-    return cosine * (x - tangent * y), cosine * (tangent * x + y)
+def principal_columns(a: Tensor) -> Tensor:
+    """``U S`` of the singular value decomposition ``a = U S V^*``, orthogonal, the longest first; no derivatives."""
+    if may_wait(a):
+        u, s, _ = torch.linalg.svd(a, full_matrices=False)
+        return u * s.unsqueeze(-2)
+    columns = orthogonal_columns(a)
+    order = torch.linalg.vector_norm(columns, dim=-2).argsort(-1, descending=True)
+    return columns.gather(-1, order.unsqueeze(-2).expand(columns.shape))

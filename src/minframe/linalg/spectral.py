@@ -17,7 +17,7 @@ accuracy of eigenvalues (``linalg.eigen``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,15 +26,15 @@ from torch import Tensor
 
 from minframe.checks import all_true, errors_enabled, readable
 from minframe.layout import Layout
+from minframe.linalg.action import behind_batch
 from minframe.linalg.choice import rank_margin
-from minframe.linalg.eigen import Bounds, eigenvectors, smallest, time_axis
+from minframe.linalg.eigen import Bounds, Eigen, eigenvectors, smallest, time_axis
 from minframe.linalg.form import adjoint, boost_to, signs
 from minframe.linalg.null import NULL_SCALE, Null, first_axes, null_pairs, pair_boost, span_of, with_pairs
 from minframe.linalg.refined import completed_axes, refined
 from minframe.linalg.rows import Precision
-from minframe.linalg.whiten import Basis, row_basis
-
-LINE_ROUNDINGS = 10.0  # least length of a line, in units of the rounding of rows that were far from the origin
+from minframe.linalg.solvers import may_wait, principal_columns
+from minframe.linalg.whiten import Basis, fewer_rows, row_basis, stacked
 
 
 class Spectral(NamedTuple):
@@ -67,25 +67,19 @@ def spectral(
         axis = time_axis(s, 0 if p == 1 else p)
         if axis is not None:
             return Spectral(boost_to(axis, p, q), basis.determined, None, lambda _: smallest(basis.factor, eta))
-    size = precision.offset * layout.sizes().to(rows.device).sqrt()  # the rounding of S is relative to S and to this
-    found = eigenvectors(basis, eta, p, bounds, size)
-    stages = [found]
-    for _ in range(p + q):  # leave out the thinnest direction until all remaining ones are known
-        if all_true(found.known):
-            break
-        fewer = torch.where(found.known, found.rank, found.rank - 1)
-        length = torch.linalg.matrix_norm(found.v).unsqueeze(-1)
-        # A line that is not known may be null.
-        line = (found.rank == 1) & (length > LINE_ROUNDINGS * bounds.noise * size).squeeze(-1)
-        fewer = torch.where(line, 1, fewer)
-        stages.append(eigenvectors(row_basis(rows, layout, precision, s, fewer), eta, p, bounds, size))
-        found = stages[-1].where(~found.known, found)
+    size = precision.offset * layout.sizes(rows.device).sqrt()  # the rounding of S is relative to S and to this
+
+    def found_in(basis: Basis) -> Eigen:
+        return eigenvectors(basis, eta, p, bounds, size)
+
+    # The thinnest direction is left out until all remaining ones are known.
+    found, stages = (_in_turn if may_wait(rows) else _at_once)(rows, layout, precision, basis, found_in)
 
     def margin(at_most: Tensor) -> Tensor:
         nearest, open_ = _rank_margin(precision, basis, at_most), torch.ones_like(stages[0].known)
         for stage in stages:
             nearest = torch.where(open_, torch.minimum(nearest, stage.margin()), nearest)
-            open_ = open_ & ~stage.known
+            open_ = open_ & ~stage.settled
         return nearest
 
     v, vu, signed, taken = found.v, found.vu, found.signed, found.taken
@@ -102,9 +96,8 @@ def spectral(
     length = torch.where(here, torch.linalg.matrix_norm(n), 1.0)[..., None, None]
     length = length / (1 + (d.mH @ n / length).abs().square().sum((-2, -1), keepdim=True)).sqrt()
     pairs = torch.where(here, rank - taken.sum(-1), 0)
-    independent, lengths, _ = torch.linalg.svd(n / length)  # the eigensolver mixes N with zero columns
-    lengths = lengths * (torch.arange(p + q, device=n.device) < pairs.unsqueeze(-1))
-    n, partner = null_pairs(independent * lengths.unsqueeze(-2), d, eta)
+    within = (torch.arange(p + q, device=n.device) < pairs.unsqueeze(-1)).unsqueeze(-2)
+    n, partner = null_pairs(principal_columns(n / length) * within, d, eta)  # N may be mixed with zero columns
     both, paired, pair = with_pairs(d, n, partner, taken, pairs, p)
     matrix = completed_axes(both, taken | paired, p, q)
     if not all_true(here):
@@ -121,6 +114,33 @@ def spectral(
     inward = (d @ (eta.unsqueeze(-1) * d.mH) + ratio * n @ partner.mH / 2) * eta
     null = Null(here, loose, inward, boost, rank, *span_of(matrix, d, n, taken, pairs, ratio, p, q))
     return Spectral(matrix, axes, null.where(here), margin)
+
+
+def _in_turn(
+    rows: Tensor, layout: Layout, precision: Precision, basis: Basis, found_in: Callable[[Basis], Eigen]
+) -> tuple[Eigen, Sequence[Eigen]]:
+    """What is settled, in as many stages as it takes, and these."""
+    found = found_in(basis)
+    stages = [found]
+    for _ in range(rows.shape[-1]):
+        if all_true(found.settled):
+            break
+        fewer = torch.where(found.settled, found.rank, found.rank - 1)
+        stages.append(found_in(fewer_rows(rows, layout, precision, basis, fewer)))
+        found = stages[-1].where(~found.settled, found)
+    return found, stages
+
+
+def _at_once(
+    rows: Tensor, layout: Layout, precision: Precision, basis: Basis, found_in: Callable[[Basis], Eigen]
+) -> tuple[Eigen, Sequence[Eigen]]:
+    """The same where nothing may be read: all stages that there can be, in the operations of one."""
+    rank, count = basis.determined.sum(-1), rows.shape[-1] + 1
+    fewer = (fewer_rows(rows, layout, precision, basis, rank - k) for k in range(1, count))
+    every = found_in(stacked([basis, *fewer]))
+    first = every.settled.max(0, keepdim=True)[1]  # the last one always is
+    found = (x.gather(0, behind_batch(first, x, 0).expand(1, *x.shape[1:])).squeeze(0) for x in every)
+    return Eigen(*found), [Eigen(*(x[k] for x in every)) for k in range(count)]
 
 
 def _rank_margin(precision: Precision, basis: Basis, at_most: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ def rest_frame(
         return _rest_margin(rows, layout, total, eta, massless(precision.eps))
 
     if gpu.serves(rows) and isinstance(layout, Dense):
-        least = None if precision.floor is None else precision.floor * layout.sizes().to(rows.device)
+        least = None if precision.floor is None else precision.floor * layout.sizes(rows.device)
         boost, taken, square = gpu.rest_frame(rows, least, time, massless(precision.eps), MAX_REST_RATIO)
         check_finite(square, precision.name)
         return Split(boost, taken, None, None, margin)
@@ -114,7 +114,7 @@ def rest_frame(
     mass2, square = (entries * eta).sum(-1), entries.sum(-1)
     timelike = mass2 > massless(precision.eps) * square
     if precision.floor is not None:  # rows about their mean add up to rounding
-        least = precision.floor * layout.sizes().to(rows.device)
+        least = precision.floor * layout.sizes(rows.device)
         timelike = timelike & (square > (least**2).squeeze(-1))
     mass = torch.where(timelike, mass2, 1.0).sqrt().unsqueeze(-1)
     axis = torch.where(timelike.unsqueeze(-1), total, torch.eye(p + q, dtype=rows.dtype, device=rows.device)[time])

@@ -50,6 +50,7 @@ from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.form import signs
 from minframe.types import Type
 
 
@@ -225,8 +226,11 @@ class IsometryStabiliser(Stabiliser):
         """What a matrix for vectors is for covectors."""
         if not kind.dual:
             return matrix
-        eta = torch.tensor(self.metric, dtype=torch.float64, device=matrix.device)
+        eta = self._eta(matrix.device)
         return (eta.unsqueeze(-1) * matrix * eta).conj()
+
+    def _eta(self, device: torch.device) -> Tensor:
+        return signs(self.metric.count(1), self.metric.count(-1), device)
 
     def average(self, y: Tensor, kind: Type) -> Tensor:
         if self.trivial:
@@ -246,7 +250,7 @@ class IsometryStabiliser(Stabiliser):
         m = free.sum(-1)[..., None, None]
         average = y * axes.unsqueeze(-1) * axes.unsqueeze(-2)
         if not self.complex:
-            eta = free * torch.tensor(self.metric, dtype=y.dtype, device=y.device)
+            eta = free * self._eta(y.device).to(y.dtype)
             trace = (y.diagonal(dim1=-2, dim2=-1) * eta).sum(-1)[..., None, None]
             average = average + torch.diag_embed(eta) * (trace / m.clamp_min(1))
         if not self.special:

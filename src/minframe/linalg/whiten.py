@@ -23,12 +23,13 @@ has to be invertible in the precision of the input.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true
+from minframe.checks import all_true, readable
 from minframe.layout import Layout
 from minframe.linalg import loops
 from minframe.linalg.loops import MIN_PIVOT_RATIO, pivoted_qr
@@ -50,55 +51,71 @@ class Basis:
 
     Attributes:
         rows: ``(*batch, d, d)``, A: chosen rows, and normals of the span where the rank is short.
-        inverse: of A.
         factor: ``(*batch, d, d)``, L, the Cholesky factor of Z; 1 where the rank is short.
         directions: ``(*batch, d, d)``, orthonormal columns that span the rows, and zeros.
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
+        found: the decomposition that chose the rows; ``None`` if white.
     """
 
     rows: Tensor
-    inverse: Tensor
     factor: Tensor
     directions: Tensor
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
+    found: PivotedQR | None = None
 
 
-def row_basis(
-    rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor | None = None, at_most: Tensor | None = None
-) -> Basis:
+def row_basis(rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor) -> Basis:
     """Write rows in terms of a few of them; or of none, if they are near enough to white as they are.
 
-    ``scatter``: of the rows, if it is known. ``at_most`` ``(*batch,)``: the number of rows, if more are independent.
+    ``scatter``: of the rows.
     """
-    one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
-    factor, failed = torch.linalg.cholesky_ex(loops.scatter(rows, layout) if scatter is None else scatter)
+    if not readable(scatter):
+        return _basis(rows, layout, pivoted_qr(Rows(rows, layout, precision), False))
+    factor, failed = torch.linalg.cholesky_ex(scatter)
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
     least = pivots.amin(-1, keepdim=True)
     white = (failed == 0).unsqueeze(-1) & (least > MIN_PIVOT_RATIO * pivots.amax(-1, keepdim=True))
     if precision.floor is not None:
-        white = white & (least > MIN_FLOORS * precision.floor * layout.sizes().to(rows.device).sqrt())
-    if at_most is None and all_true(white):
-        one = one.expand_as(factor)
-        return Basis(one, one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
-    found = pivoted_qr(Rows(rows, layout, precision), False)
+        white = white & (least > MIN_FLOORS * precision.floor * layout.sizes(rows.device).sqrt())
+    if all_true(white):
+        one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device).expand_as(factor)
+        return Basis(one, factor, one, torch.ones_like(pivots, dtype=torch.bool), white=True)
+    return _basis(rows, layout, pivoted_qr(Rows(rows, layout, precision), False))
+
+
+def fewer_rows(rows: Tensor, layout: Layout, precision: Precision, basis: Basis, at_most: Tensor) -> Basis:
+    """``row_basis`` of at most so many rows, ``(*batch,)``, in all samples."""
+    found = pivoted_qr(Rows(rows, layout, precision), False) if basis.found is None else basis.found
+    return _basis(rows, layout, found, at_most)
+
+
+def _basis(rows: Tensor, layout: Layout, found: PivotedQR, at_most: Tensor | None = None) -> Basis:
+    one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    determined = found.determined
     if at_most is not None:
-        found.determined = found.determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
+        determined = determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
-    a = torch.where(found.determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
-    inverse = inv(a)
-    within = (inverse * found.determined.unsqueeze(-2)).mT
+    a = torch.where(determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
+    within = (inv(a) * determined.unsqueeze(-2)).mT
     z = loops.multiply(rows, layout, within)
     # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
     # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
     z = z + loops.multiply(rows - loops.multiply(z, layout, a.mT), layout, within)
-    factor = cholesky(loops.scatter(z, layout) + one * ~found.determined.unsqueeze(-1))
-    directions = found.basis * found.determined.unsqueeze(-2)
-    return Basis(a, inverse, factor, directions, found.determined, False, found.peaks)
+    factor = cholesky(loops.scatter(z, layout) + one * ~determined.unsqueeze(-1))
+    directions = found.basis * determined.unsqueeze(-2)
+    return Basis(a, factor, directions, determined, False, found.peaks, found)
+
+
+def stacked(bases: Sequence[Basis]) -> Basis:
+    """Several bases of the same rows, none of them white, as one of a batch with one more axis in front."""
+    parts = zip(*((b.rows, b.factor, b.directions, b.determined, b.peaks) for b in bases), strict=True)
+    rows, factor, directions, determined, peaks = (torch.stack(list(part)) for part in parts)
+    return Basis(rows, factor, directions, determined, False, peaks)
 
 
 @dataclass(slots=True)
@@ -124,7 +141,7 @@ class Whitening:
 
 def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) -> Whitening:
     """The whitening of rows ``(*rows, d)``, without derivatives; ``centred``: they add up to zero."""
-    root = layout.sizes().to(rows.device).to(rows.real.dtype).sqrt()
+    root = layout.sizes(rows.device).to(rows.real.dtype).sqrt()
     factor, failed = torch.linalg.cholesky_ex(loops.scatter(rows, layout))
     pivots = factor.diagonal(dim1=-2, dim2=-1).real
     if all_true((failed == 0) & (pivots.amin(-1) > MIN_PIVOT_RATIO * pivots.amax(-1))):
@@ -148,7 +165,7 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     number = torch.arange(len(one), device=one.device)
     determined = number < (widths > bound).sum(-1, keepdim=True)
     size = torch.maximum(widths[..., :1], bound).clamp_min(TINY)
-    possible = number < layout.sizes().to(one.device) - int(centred)
+    possible = number < layout.sizes(one.device) - int(centred)
     margin = ((widths - bound).abs() / size).masked_fill(~possible, torch.inf).amin(-1)
     thinnest = torch.where(determined, widths, torch.inf).amin(-1)
 
@@ -172,7 +189,7 @@ def white_rounding(rows: Tensor, white: Whitening, layout: Layout, precision: Pr
     condition number alone says less: rows much longer than all others have a leverage of one, and their rounding, large
     beside short rows, has no effect.
     """
-    n = layout.sizes().to(rows.device).squeeze(-1).to(white.margin.dtype)
+    n = layout.sizes(rows.device).squeeze(-1).to(white.margin.dtype)
     leverage = white.rows.abs().square().sum(-1, keepdim=True) / layout.for_each_row(n.unsqueeze(-1))
     left = (1 - leverage).clamp_min(DECOMPOSITION_EPS) * rows.abs().square().sum(-1, keepdim=True)
     free = (n - white.determined.sum(-1)).clamp_min(0.0).unsqueeze(-1)
@@ -192,7 +209,7 @@ def equal_white(rows: Rows) -> Tensor:
     from the next does: a share of clouds that does not grow with it ties by accident.
     """
     d = rows.values.shape[-1]
-    n = rows.layout.sizes().to(rows.values.device).to(torch.float64)
+    n = rows.layout.sizes(rows.values.device).to(torch.float64)
     return EQUAL_WHITE * d**0.5 * ((d + 1) / n.clamp_min(1)).clamp_max(1.0)
 
 
@@ -222,6 +239,6 @@ def _clean(found: PivotedQR) -> Tensor:
 def smooth(rows: Tensor, layout: Layout, inverse: Tensor, determined: Tensor) -> Tensor:
     """A triangular matrix that is 1, and by which T has to be multiplied to have its derivatives."""
     s = loops.scatter(loops.multiply(rows, layout, inverse), layout)
-    s = s / layout.sizes().to(s.device).unsqueeze(-1)
+    s = s / layout.sizes(s.device).unsqueeze(-1)
     s = (s - s.detach()) * determined.unsqueeze(-1) * determined.unsqueeze(-2)
     return cholesky(s + torch.eye(s.shape[-1], dtype=s.dtype, device=s.device))

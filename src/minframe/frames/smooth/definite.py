@@ -53,7 +53,7 @@ def _in_own_units(cloud: Cloud) -> tuple[Tensor, Layout]:
     parts = []
     for x, kind in cloud.inputs:
         rows, layout = replace(cloud, inputs=[(x, kind)]).rows()
-        square = layout.total(rows.abs().square().sum(-1, keepdim=True)) / layout.sizes().to(rows.device)
+        square = layout.total(rows.abs().square().sum(-1, keepdim=True)) / layout.sizes(rows.device)
         unit = torch.where(square > 0, square, 1.0).sqrt()
         parts.append((rows / layout.for_each_row(unit)).reshape(x.shape))
     return cloud.layout.join(parts)
