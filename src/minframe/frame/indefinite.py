@@ -13,10 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true
+from minframe.checks import all_true, readable
 from minframe.cloud import Cloud
-from minframe.frame.components import Components, PreservesForm, components, is_strong
+from minframe.frame.components import BOOSTED_EPS, Components, PreservesForm, components, is_strong
 from minframe.frame.linear import LinearFrame
+from minframe.layout import Dense
+from minframe.linalg import gpu, loops
+from minframe.linalg.at_rest import at_rest
 from minframe.linalg.choice import choice_margin, rank_margin
 from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
@@ -43,6 +46,43 @@ class _Axes(NamedTuple):
 
 def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
     """The frame of a cloud under a group that preserves an indefinite form."""
+    return _frame_at_rest(group, cloud) or _split_frame(group, cloud)
+
+
+def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
+    """The frame in few operations, where each is a launch, if all samples are ordinary; see ``linalg.at_rest``."""
+    rows, layout = cloud.layout.join([x.detach() for x, _ in cloud.inputs])
+    if (
+        group.p > 1
+        or not isinstance(layout, Dense)
+        or not loops.launches(rows)
+        or not readable(rows)
+        or gpu.serves(rows)
+        or rows.is_complex()
+        or cloud.needs_grad
+        or cloud.longest is not False
+        or cloud.origin is not None
+        or cloud.distance is not None
+    ):
+        return None
+    eps = max(1.5 * cloud.eps, BOOSTED_EPS)
+    found = at_rest(rows, layout, eps, group.orthochronous, group.special)
+    if found is None:
+        return None
+    determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=rows.device)
+    return LinearFrame(
+        group=group,
+        linear=found.linear,
+        inverse=found.inverse,
+        own_columns=found.columns,
+        stabiliser=IsometryStabiliser(determined, group.special, group.metric, trivial=True),
+        cloud=cloud,
+        decomposition=CanonicalRows(determined, [found.pose], layout, full=True),
+        margin=lambda: _split_frame(group, cloud).margin,
+    )
+
+
+def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
     rows, layout, poison = cloud.tame_rows()
     found = components(group, cloud, rows, layout)
     null, blocks, time = found.parts.null, _blocks(group), _time(group)

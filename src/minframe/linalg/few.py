@@ -50,26 +50,9 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     planes = _planes(rows, one.mT)
     # A column more than there are rows: there the largest is positive, and the sign of R's diagonal is written to it.
     running = torch.empty((d, b, n + d + 1), dtype=torch.float64, device=x.device)
-    index, positions = (running.new_empty(shape, dtype=torch.int64) for shape in ((b, n + d + 1), (d, b, 1)))
-    left, squares, axes = planes, planes[:, -1], []
-    for axis in range(d):
-        k = d - axis
-        sizes = _sizes(left, k)
-        torch.cummax(sizes[:, :-1], -1, out=(running[axis], index))
-        peak = running[axis, :, -2:-1]
-        if axis == 0:
-            check_finite(peak.view(b), rows.precision.name)
-            squares = sizes if d > 2 else sizes.square()
-        height = peak * (FRACTION if k > 2 else FRACTION**0.5)
-        if rows.short is None or not axis:
-            torch.searchsorted(running[axis], height, out=positions[axis])
-        else:
-            allowed = squares.masked_fill(sizes < height, torch.inf)
-            limit = allowed.amin(-1, keepdim=True) * rows.short.reshape(b, 1)
-            torch.max(allowed <= limit, -1, True, out=(limit.new_empty((b, 1), dtype=torch.bool), positions[axis]))
-        left = _turned(left, k, positions[axis], one[axis:-1, axis:], running[axis, :, -1:])
-        axes.append(left[:, :1])
-        left = left[:, 1:]
+    positions = running.new_empty((d, b, 1), dtype=torch.int64)
+    short = None if rows.short is None else rows.short.reshape(b, 1)
+    axes, squares = turned_planes(planes, one[:-1], running, positions, short, rows.precision.name)
     signs = running[..., -1:].sgn()
     if special:  # minus a reflection has the determinant -1 in an even number of dimensions
         signs[-1].mul_(signs.prod(0) * (-1) ** sum(k + 1 if k > 2 else 1 for k in range(2, d + 1)))
@@ -83,6 +66,53 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     determined = peaks > _bound(rows, planes, squares[:, :n] if d > 2 else None, peaks, one[0, 0])
     own = pose[:, :, :n].mT.view(*layout.batch_shape, n, d)
     return PivotedQR(determined, [own], layout, basis, positions.squeeze(-1).mT.view(peaks.shape), peaks)
+
+
+def turned_planes(
+    planes: Tensor,
+    one: Tensor,
+    running: Tensor,
+    positions: Tensor,
+    short: Tensor | float | None,
+    name: str | None = None,
+) -> tuple[list[Tensor], Tensor]:
+    """Choose a row for each axis in turn, and turn all rows so that it lies on that axis, but for a sign.
+
+    Args:
+        planes: ``(b, d + 1, rows)``, the rows, the last of them zero, and room for lengths.
+        one: ``(d + 1, d)``, the identity.
+        running: ``(d, b, rows - 1)``, for ``c_i`` at each step; in the last column is then what has the sign of the
+            diagonal of R. Lengths are squared where more than two coordinates are left.
+        positions: ``(d, b, 1)``, for the rows that are chosen.
+        short: see ``Rows``, ``(b, 1)`` or for all samples.
+        name: of the rows, if they are to be finite.
+
+    Returns:
+        The coordinates along each axis, ``(b, 1, rows)``; and the squared lengths of the rows.
+    """
+    d, b = running.shape[:2]
+    index = running.new_empty(running.shape[1:], dtype=torch.int64)
+    left, squares, axes = planes, planes[:, -1], []
+    for axis in range(d):
+        k = d - axis
+        sizes = _sizes(left, k)
+        torch.cummax(sizes[:, :-1], -1, out=(running[axis], index))
+        peak = running[axis, :, -2:-1]
+        if axis == 0:
+            if name is not None:
+                check_finite(peak.view(b), name)
+            squares = sizes if d > 2 else sizes.square()
+        height = peak * (FRACTION if k > 2 else FRACTION**0.5)
+        if short is None or not axis:
+            torch.searchsorted(running[axis], height, out=positions[axis])
+        else:
+            allowed = squares.masked_fill(sizes < height, torch.inf)
+            limit = allowed.amin(-1, keepdim=True) * short
+            torch.max(allowed <= limit, -1, True, out=(limit.new_empty((b, 1), dtype=torch.bool), positions[axis]))
+        left = _turned(left, k, positions[axis], one[axis:, axis:], running[axis, :, -1:])
+        axes.append(left[:, :1])
+        left = left[:, 1:]
+    return axes, squares
 
 
 def _planes(rows: Rows, one: Tensor) -> Tensor:

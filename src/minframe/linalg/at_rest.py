@@ -1,0 +1,132 @@
+"""Frames of ordinary clouds of momenta in as few operations as possible, for devices on which each is a launch.
+
+Most clouds of particles are *ordinary*: their total momentum P is time-like and gives the time axis, ``P / M``
+(``linalg.split``), and the rows determine all axes, beyond any doubt. Then what is left is one decomposition of the
+momenta of space at rest (``linalg.few``). Whether all clouds of a batch are ordinary is read once, at the end. Where
+they are not, ``frame.indefinite`` begins anew; where they are, results are the same.
+
+**The boost.** With ``w = P + s M e_t``, s the sign of ``P_t``, and ``h = <w, w> / 2 = M |w_t|``, the reflection
+``R = 1 - w <w, .> / h`` exchanges P and ``-s M e_t``. The boost equals R but for the sign of the time axis
+(``form.boost_to``). Here ``-R`` is applied, as ``linalg.few`` applies minus a reflection: signs are put right at the
+end, together.
+
+**The element.** The standard basis of space-time is carried along with the rows, as short as ``MIN_LENGTH``. What
+becomes of it is the inverse of the element, and the element is ``eta`` times its transpose times ``eta``.
+
+**Ordinary.** Let ``gamma = |P_t| / M``, so that ``g = h / M^2 = 1 + gamma``, let Y be the rows at rest, and T the
+boost, with ``|T|^2 = 4 gamma^2 + d - 4 < (4 + d / 4) g^2``.
+
+1. ``|Y|^2 <= MAX_REST_RATIO M^2``, and by so much that rounding does not matter.
+2. What is left for the last axis exceeds the largest bound that there can be on rounding (``Components.floors``): with
+   the lengths of the rows as given at most ``|X| <= |T| |Y|`` and their energies at most ``|Y|``, it is at most
+   ``2^(k - 1) eps |T| (|X| + |X| |Y| / M)``, k the number of axes of space. This bounds gamma, too: P is time-like.
+3. M is much longer than the basis that is carried along.
+
+Where T is strong, the rows have their coordinates by substitution (``linalg.columns``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from minframe.layout import Dense
+from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
+from minframe.linalg.eigen import MIN_THICKNESS
+from minframe.linalg.few import turned_planes
+from minframe.linalg.qr import MAX_LENGTH2_RATIO, MIN_LENGTH
+from minframe.linalg.split import MAX_REST_RATIO
+
+REST_SHARE = 0.99  # of the bar for squared lengths at rest, up to which rounding does not matter
+MIN_MASS = 1e20 * MIN_LENGTH
+
+
+class AtRest(NamedTuple):
+    """The frame of ordinary clouds.
+
+    Attributes:
+        linear: ``(*batch, d, d)``, the matrix of the element.
+        inverse: of it.
+        pose: ``(*batch, n, d)``, the rows in their canonical pose.
+        columns: gives the coordinates of the rows where a product is not exact enough; ``None``: it is everywhere.
+    """
+
+    linear: Tensor
+    inverse: Tensor
+    pose: Tensor
+    columns: Columns | None
+
+
+@torch.no_grad()
+def at_rest(rows: Tensor, layout: Dense, eps: float, orthochronous: bool, special: bool) -> AtRest | None:
+    """The frame of rows ``(*batch, n, d)``, time first, padding zero; ``None`` if some samples are not ordinary.
+
+    ``eps``: the rounding of the rows, relative to their lengths. ``orthochronous``, ``special``: time is not reversed,
+    the determinant is one.
+    """
+    n, d = rows.shape[-2:]
+    x = rows.reshape(-1, n, d)
+    b = len(x)
+    one = torch.eye(d + 2, d, dtype=torch.float64, device=x.device)
+    planes = torch.empty((b, d, n + d + 2), dtype=torch.float64, device=x.device)
+    planes[:, :, :n].copy_(x.mT)
+    torch.mul(one.mT.expand(b, d, d + 2), MIN_LENGTH, out=planes[:, :, n:])
+    running = planes.new_empty((d, b, n + d + 1))  # see ``few``; the first axis is that of time
+    positions = planes.new_empty((d - 1, b, 1), dtype=torch.int64)
+
+    both = planes.new_empty((b, 2, d + 1))  # P and <P, .>; a plane more, as room for lengths
+    w, form = both[:, 0], both[:, 1, :d]
+    torch.sum(x, -2, dtype=torch.float64, out=w[:, :d])
+    torch.neg(w[:, :d], out=form)
+    form[:, 0].neg_()
+    mass2 = torch.bmm(w[:, None, :d], form.unsqueeze(-1))[:, 0]
+    mass = mass2.sqrt()
+    signed = torch.copysign(mass, w[:, :1])
+    both[:, :, 0].add_(signed)
+    half = signed * w[:, :1]
+    reflection = torch.baddbmm(one[:-1], w.unsqueeze(-1), (form / half).unsqueeze(-2), beta=-1)
+    planes = torch.bmm(reflection, planes)
+
+    running[0, :, -1:] = mass if orthochronous else signed
+    axes, _ = turned_planes(planes[:, 1:], one[:d, :-1], running[1:], positions, MAX_LENGTH2_RATIO)
+    speed = half / mass2  # g
+    above = _doubts(planes[:, :d, :n], running[-1, :, -2:-1] / mass, mass, speed, one[:1, :1], eps)
+    *doubts, fastest = above.amax((-2, -1)).tolist()
+    if not all(doubt < 0 for doubt in doubts):  # NaN is a doubt
+        return None
+    signs = running[..., -1:].sgn()
+    if special:  # -R has the determinant -1 in an even number of dimensions, too
+        signs[-1].mul_(signs.prod(0) * (-1) ** (d + 1 + sum(k + 1 if k > 2 else 1 for k in range(2, d))))
+    pose = torch.cat([planes[:, :1], *axes], 1).mul_(signs.movedim(0, 1))
+    inverse = pose[:, :, n : n + d] * (1 / MIN_LENGTH)
+    linear = inverse.mT.contiguous()
+    linear[:, 0, 1:].neg_()
+    linear[:, 1:, 0].neg_()
+    lead = layout.batch_shape
+    linear, inverse, pose = linear.view(*lead, d, d), inverse.view(*lead, d, d), pose[:, :, :n].mT.view(*lead, n, d)
+    if fastest <= 0:
+        return AtRest(linear, inverse, pose, None)
+    q, r = torch.linalg.qr(linear)
+    place = torch.arange(d, device=x.device).expand(*lead, d)
+    columns = Columns((above[-1] > 0).view(lead), q.mT, r, place)
+    return AtRest(linear, inverse, columns.replace(pose, rows, lambda sample: sample), columns)
+
+
+def _doubts(planes: Tensor, last: Tensor, mass: Tensor, speed: Tensor, unit: Tensor, eps: float) -> Tensor:
+    """By how much the samples fail to be ordinary, ``(3, b, 1)``, negative where they are; and last, to be slow.
+
+    ``planes`` ``(b, d, n)``: the rows at rest; ``last`` ``(b, 1)``: the longest that is left for the last axis, over
+    the mass; ``speed``: g; ``unit``: 1.
+    """
+    d = planes.shape[1]
+    reach = math.sqrt(MAX_REST_RATIO * REST_SHARE)  # of |Y|, over the mass
+    rounding = 2.0 ** (d - 2) * eps * (4 + d / 4) * reach * (1 + reach)
+    above = planes.new_empty((4, len(planes), 1))
+    torch.sub(torch.linalg.vector_norm(planes, dim=(1, 2)).unsqueeze(-1), mass, alpha=reach, out=above[0])
+    torch.sub(speed * speed, last, alpha=1 / max(rounding, MIN_THICKNESS / 4), out=above[1])  # g is at least 2
+    torch.sub(unit, mass, alpha=1 / MIN_MASS, out=above[2])
+    torch.sub(speed, unit, alpha=1 + math.sqrt(max(MAX_PRODUCT_NORM2 + 4 - d, 0) / 4), out=above[3])
+    return above

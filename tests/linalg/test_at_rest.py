@@ -1,0 +1,120 @@
+"""The frame of ordinary momenta in few operations is the frame that all other clouds get, too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import minframe as mf
+from minframe.cloud import Input
+from minframe.frame import indefinite
+from minframe.linalg import loops, native
+from minframe.linalg.at_rest import at_rest
+from minframe.testing import particles
+from table import DTYPES, clouds_for, options
+
+GROUPS = [
+    mf.Lorentz(2),
+    mf.Lorentz(3),
+    mf.Lorentz(),
+    mf.ProperLorentz(2),
+    mf.ProperLorentz(5),
+    mf.ProperLorentz(),
+    mf.OrthochronousLorentz(3),
+    mf.OrthochronousLorentz(),
+    mf.OrthochronousLorentz(parity=True),
+]
+by_group = pytest.mark.parametrize("group", GROUPS, ids=str)
+
+
+def events(d: int, mass: float = 0.3) -> Tensor:
+    """Events, and the same with negative energies, ``(40, 9, d)``."""
+    space = torch.randn(40, 9, d - 1, dtype=torch.float64)
+    x = torch.cat([(space.square().sum(-1, keepdim=True) + mass**2).sqrt(), space], -1)
+    x[20:, :, 0] *= -1
+    return x
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """As on another device; whether each frame was found in few operations."""
+    calls: list[bool] = []
+
+    def watched(*args: object) -> object:
+        frame = at_rest(*args)  # type: ignore[arg-type]
+        calls.append(frame is not None)
+        return frame
+
+    monkeypatch.setattr(loops, "launches", lambda x: True)
+    monkeypatch.setattr(indefinite, "at_rest", watched)
+    return calls
+
+
+def assert_same(group: mf.Group, x: Tensor, name: str = "", mask: Tensor | None = None) -> None:
+    frame = indefinite.split_frame(group, group.cloud([Input("x", x, "vector")], mask))  # type: ignore[arg-type]
+    other = indefinite._split_frame(group, group.cloud([Input("x", x, "vector")], mask))  # type: ignore[arg-type]
+    assert torch.equal(frame.rank, other.rank), name
+    assert frame.linear is not None
+    assert group.contains(frame.linear).all(), name
+    for mine, theirs in ((frame.canonical_rows(x.dtype), other.canonical_rows(x.dtype)), (frame.linear, other.linear)):
+        assert theirs is not None
+        size = theirs.abs().amax((-2, -1), keepdim=True)
+        assert ((mine - theirs).abs() <= max(1e-11, torch.finfo(x.dtype).eps) * size).all(), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rapidity", [0.0, 1.0, 4.0])
+@by_group
+def test_events(group: mf.Group, rapidity: float, dtype: torch.dtype, found: list[bool]) -> None:
+    """Slow and fast ones, where coordinates are found by substitution, and both in one batch."""
+    d = group.d  # type: ignore[attr-defined]
+    rapidity = min(rapidity, 2.0) if dtype == torch.float32 else rapidity
+    g = mf.OrthochronousLorentz(d).random(40, dtype=torch.float64, max_rapidity=rapidity)
+    x = mf.Lorentz(d).act(g, events(d), "vector")
+    mask = torch.rand(40, 9) < 0.8
+    mask[:, :d] = True
+    for scale in (1.0, 1e-12, 1e9):
+        for given in (None, mask):
+            moved = (scale * x).to(dtype) if given is None else (scale * x * given.unsqueeze(-1)).to(dtype)
+            assert_same(group, moved.view(4, 10, 9, d), f"{scale}", None if given is None else given.view(4, 10, 9))
+            pose, frame = mf.canonicalize(moved, group, mask=given)
+            off = (frame.to_canonical(moved, "vector") - pose).abs()
+            assert (off <= max(1e-11, torch.finfo(dtype).eps) * pose.abs().amax((-2, -1), keepdim=True)).all()
+    assert sum(found) >= (12 if dtype == torch.float64 or rapidity <= 1 else 0)
+
+
+@by_group
+def test_all_families(group: mf.Group, found: list[bool]) -> None:
+    """What is not ordinary is found as ever."""
+    families = clouds_for(group)
+    families |= particles() if group.d == 4 else {}  # type: ignore[attr-defined]
+    for dtype in DTYPES:
+        for name, x in families.items():
+            g = group.random(3, dtype=x.dtype, **options(group, dtype))  # type: ignore[call-arg]
+            assert_same(
+                group, torch.cat([x.unsqueeze(0), group.act(g, x.expand(3, *x.shape), "vector")]).to(dtype), name
+            )
+    assert not all(found)
+
+
+def test_what_is_not_a_number_is_no_ordinary_cloud(found: list[bool]) -> None:
+    x = events(4)
+    for bad in (torch.nan, torch.inf, 1e200):
+        given = x.clone()
+        given[3, 2, 1] = bad
+        with pytest.raises(ValueError, match="sample 3 of 40"), native.disabled():
+            mf.canonicalize(given, mf.Lorentz())
+    nothing = x.clone()
+    nothing[5] = 0
+    assert mf.Lorentz().frame(nothing).rank[5] == 0
+    tiny = mf.Lorentz().frame(1e-140 * x)
+    assert (tiny.rank == 4).all()
+    assert not any(found)
+
+
+def test_its_margin(found: list[bool]) -> None:
+    x = events(4)
+    frame = mf.Lorentz().frame(x)
+    assert found == [True]
+    torch.testing.assert_close(frame.margin, indefinite._split_frame(mf.Lorentz(), frame.cloud).margin)  # type: ignore[attr-defined]
