@@ -327,3 +327,27 @@ def test_which_of_coincident_rows_comes_first_decides_nothing(group: mf.Group) -
     frame, again = (mf.canonicalize(y, group)[1] for y in (x, x[:, order]))
     assert torch.equal(frame.rank, again.rank)
     assert frame.size == again.size
+
+
+@pytest.mark.parametrize("group", [mf.GL(2), mf.SL(2, complex=True), mf.GL(3)], ids=str)
+def test_long_and_short_rows_that_tie_under_general_groups(group: mf.Group) -> None:
+    """As many rows as dimensions always tie. Each is exact relative to its own length, and so are their poses."""
+    generator = torch.Generator().manual_seed(3)
+    dtype = torch.complex128 if group.complex else torch.float64
+    x = torch.randn(100, group.d, group.d, dtype=dtype, generator=generator)
+    x[:, 1:] *= 1e-9
+    g = group.random(100, dtype=dtype, generator=generator)
+    model = mf.Equivariant(lambda x: x.abs().to(x.dtype) + x.roll(1, -1), group, outputs="vector", frames=UNORDERED)
+    want, got = group.act(g, model(x), "vector").flip(1), model(group.act(g, x).flip(1))
+    assert float(((got - want).abs().amax((-2, -1)) / want.abs().amax((-2, -1))).max()) <= 1e-12
+
+
+@pytest.mark.parametrize("noise", [1e-10, 1e-8, 1e-6])
+def test_many_almost_symmetric_orders_whose_moments_vanish(noise: float) -> None:
+    """A simplex with two points at each corner has 3,840 of them, and an odd moment that is of second order."""
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(4, 5, 4, dtype=torch.float64, generator=generator)
+    x = torch.cat([x, x + noise * torch.randn(4, 5, 4, dtype=torch.float64, generator=generator)], 1)
+    order = torch.randperm(10, generator=generator)
+    pose, again = (mf.canonicalize(y, mf.Aff(4), frames=UNORDERED)[0] for y in (x, x[:, order]))
+    assert torch.allclose(pose[:, order], again, rtol=0, atol=1e-11)

@@ -152,11 +152,30 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
     y = loops.multiply(rows, layout, back)
     if (columns := _span_columns(parts, t)) is not None:
         y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
+    if parts.momentum is not None:
+        # Without ``axes`` all samples have the total momentum.
+        y = _at_rest(y, layout, None if parts.axes is None else parts.momentum, 0 if p == 1 else p)
     short = None
-    # Without ``axes`` all samples have the total momentum.
     if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
         short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
     return Components(cloud, rows, layout, parts, t, y, short)
+
+
+def _at_rest(y: Tensor, layout: Layout, momentum: Tensor | None, time: int) -> Tensor:
+    """The components ``y`` ``(*rows, d)`` with no total across the time axis, in samples where that is the momentum.
+
+    Rounding leaves a velocity ``v = sum_i y_i / M``, and the boost that takes it away is, to first order, ``y_i ->
+    y_i - v y_i0``, with time components ``y_i0`` of at most ``MAX_REST_RATIO^1/2 M``. Of a hard particle beside soft
+    ones, the component across is as small as theirs: as given, it is rounded relative to its energy, but minus the sum
+    of theirs is as exact as they are.
+    """
+    space = slice(1, None) if time == 0 else slice(0, time)
+    with torch.no_grad():
+        total = layout.total(y)
+        mass = total[..., time : time + 1]
+        mass = mass if momentum is None else torch.where(momentum.unsqueeze(-1), mass, torch.inf)
+        velocity = torch.nn.functional.pad(total[..., space] / mass, (1, 0) if time == 0 else (0, 1))
+    return torch.addcmul(y, layout.for_each_row(velocity), y[..., time : time + 1].detach(), value=-1)
 
 
 def _span_columns(parts: Split, t: Tensor) -> Columns | None:

@@ -95,7 +95,10 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     points = point_set(group, few.tamed())
     found = order_points(points, DEFAULT)
     order, _, linear, pairs = _framed(group, few, found, points)
-    if not pairs:  # rows may stay where they are: matrices do not depend on their order
+    # Rows of thin clouds, or after strong boosts, have their pose from the decomposition, which is that of one order:
+    # what a product with the matrix leaves of them is less exact by their condition number.
+    exact = frame.own_columns is None and linear.own_columns is None
+    if exact and not pairs:  # rows may stay where they are: matrices do not depend on their order
         whole = frame.with_samples(tied, linear, cloud)
         if whole is not None:
             return whole
@@ -107,7 +110,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     every[tied] = order
     order = layout.unpad_order(every)
     ordered = replace(cloud.reordered(order), longest=~frame.tied)
-    whole = frame.with_samples(tied, linear, ordered) or group.frame_of(ordered)
+    whole = (frame.with_samples(tied, linear, ordered) if exact else None) or group.frame_of(ordered)
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given, which does not depend on their order.
     return _with_true_symmetry(

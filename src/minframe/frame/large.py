@@ -38,7 +38,9 @@ def invariants(rows: list[Tensor], fixed: list[Tensor]) -> tuple[Tensor, Tensor]
     for x in rows:
         length = torch.linalg.vector_norm(x, dim=-1)
         odd = (x * length.square().unsqueeze(-1)).sum((0, 1))
-        points += [length, torch.linalg.vector_norm(x - odd / odd.abs().amax().clamp_min(1e-100), dim=-1)]
+        # Not in units of its own length: where that is rounding, so is its direction.
+        odd = odd / length.pow(3).sum().clamp_min(1e-100)
+        points += [length, torch.linalg.vector_norm(x - odd, dim=-1)]
         for vectors in fixed:
             product = torch.einsum("ncd,md->ncm", x, vectors.conj()).flatten(1)
             points += [product.real, product.imag] if product.is_complex() else [product]

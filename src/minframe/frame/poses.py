@@ -73,7 +73,7 @@ class Poses:
         rows, fixed = [], []
         for x, per_row in zip(self.inputs, self.per_row, strict=True):
             y = x[sample]
-            scale = y.abs().amax()
+            scale = torch.linalg.vector_norm(y, dim=-1).amax()  # of the longest, which is the same in every pose
             y = y / torch.where(scale > 0, scale, 1.0)
             if per_row:
                 rows.append(y.reshape(y.shape[0], -1, y.shape[-1]))

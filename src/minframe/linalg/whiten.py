@@ -102,9 +102,13 @@ def _basis(rows: Tensor, layout: Layout, found: PivotedQR, at_most: Tensor | Non
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
     within = (inv(a) * determined.unsqueeze(-2)).mT
-    z = loops.multiply(rows, layout, within)
-    # The product with an inverse misses x by rounding times the condition number of A; what is left of it once more
-    # leaves rounding, as |z| is of order one: of a thin cloud all directions stay as exact as they are in the rows.
+    # In the basis of the decomposition A is a triangle, and so is its inverse, of which no entry is multiplied with
+    # more than its own pivot: z misses x by rounding, however thin the cloud is, where ``x A^-1`` misses it by rounding
+    # times the condition number. What is left of it once more makes all directions as exact as they are in the rows.
+    both = determined.unsqueeze(-1) & determined.unsqueeze(-2)
+    y = _clean(found)
+    triangle = torch.where(both, layout.take_rows(y, found.positions), one).tril()
+    z = loops.multiply(y, layout, torch.linalg.solve_triangular(triangle, both * one, upper=False).mT)
     z = z + loops.multiply(rows - loops.multiply(z, layout, a.mT), layout, within)
     factor = cholesky(loops.scatter(z, layout) + one * ~determined.unsqueeze(-1))
     directions = found.basis * determined.unsqueeze(-2)
