@@ -10,6 +10,7 @@ from torch import Tensor
 
 import minframe as mf
 from minframe.groups.isometry import Isometry
+from minframe.linalg import loops
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -156,9 +157,14 @@ def test_the_symmetry_of_a_sample_does_not_depend_on_the_others() -> None:
     assert error(model(torch.cat([x, thin])[:, order])[:10], alone[:, order]).max() < 1e-9
 
 
+@pytest.mark.parametrize("launches", [False, True], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("group", [mf.U(1, 1), mf.Lorentz(3), mf.Lorentz(4), mf.O(3, 1)], ids=str)
-def test_soft_rows_beside_a_hard_one_direct_the_axes_as_exactly_as_they_are_given(group: mf.Group) -> None:
+def test_soft_rows_beside_a_hard_one_direct_the_axes_as_exactly_as_they_are_given(
+    group: mf.Group, launches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the hard row has across the total momentum is minus what the soft ones have, and not its own rounding."""
+    if launches:
+        monkeypatch.setattr(loops, "launches", lambda x: True)
     dtype = torch.complex128 if group.complex else torch.float64
     time = 0 if group.p == 1 else group.p
     hard, soft = normal(100, 1, group.d, dtype=dtype), normal(100, 5, group.d, seed=1, dtype=dtype)

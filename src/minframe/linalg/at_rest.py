@@ -20,6 +20,8 @@ boost, with ``|T|^2 = 4 gamma^2 + d - 4 < (4 + d / 4) g^2``.
 2. What is left for the last axis exceeds the largest bound that there can be on rounding (``Components.floors``): with
    the lengths of the rows as given at most ``|X| <= |T| |Y|`` and their energies at most ``|Y|``, it is at most
    ``2^(k - 1) eps |T| (|X| + |X| |Y| / M)``, k the number of axes of space. This bounds gamma, too: P is time-like.
+   It also exceeds ``MIN_SHARE`` of M: axes of softer rows have the rounding of hard ones here (``_at_rest`` in
+   ``frame.components``).
 3. M is much longer than the basis that is carried along.
 
 Where T is strong, the rows have their coordinates by substitution (``linalg.columns``).
@@ -35,12 +37,12 @@ from torch import Tensor
 
 from minframe.layout import Dense
 from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
-from minframe.linalg.eigen import MIN_THICKNESS
 from minframe.linalg.few import turned_planes
 from minframe.linalg.qr import MAX_LENGTH2_RATIO, MIN_LENGTH
 from minframe.linalg.split import MAX_REST_RATIO
 
 REST_SHARE = 0.99  # of the bar for squared lengths at rest, up to which rounding does not matter
+MIN_SHARE = 4e-5  # of the mass: rounding of float64, 2e-16, is 1e-11 of what is longer
 MIN_MASS = 1e20 * MIN_LENGTH
 
 
@@ -126,7 +128,7 @@ def _doubts(planes: Tensor, last: Tensor, mass: Tensor, speed: Tensor, unit: Ten
     rounding = 2.0 ** (d - 2) * eps * (4 + d / 4) * reach * (1 + reach)
     above = planes.new_empty((4, len(planes), 1))
     torch.sub(torch.linalg.vector_norm(planes, dim=(1, 2)).unsqueeze(-1), mass, alpha=reach, out=above[0])
-    torch.sub(speed * speed, last, alpha=1 / max(rounding, MIN_THICKNESS / 4), out=above[1])  # g is at least 2
+    torch.sub(speed * speed, last, alpha=1 / max(rounding, MIN_SHARE / 4), out=above[1])  # g is at least 2
     torch.sub(unit, mass, alpha=1 / MIN_MASS, out=above[2])
     torch.sub(speed, unit, alpha=1 + math.sqrt(max(MAX_PRODUCT_NORM2 + 4 - d, 0) / 4), out=above[3])
     return above
