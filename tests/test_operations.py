@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.linalg import loops
+from minframe.linalg import loops, split
 from minframe.testing import particles
 from operations import Operations, counted, on_another_device
 from table import DTYPES, EUCLIDEAN, FINITE, LINEAR, SCALED, SUMS, clouds_for, number, options, randn
@@ -158,6 +158,26 @@ def test_operations_of_a_lorentz_frame_where_each_is_a_launch(
 def test_operations_of_indefinite_groups_without_reading(elsewhere: None, group: mf.Group) -> None:
     """All cases, for all samples."""
     assert (found := operations(group).kernels).total() <= 2260, found
+
+
+def test_cases_are_left_out_where_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, without checks too; where a dispatch mode looks on, as on a device, every way is gone."""
+    calls: list[int] = []
+    spectral = split.spectral
+
+    def watched(*args: Any) -> Any:
+        calls.append(1)
+        return spectral(*args)
+
+    monkeypatch.setattr(split, "spectral", watched)
+    x = particles()["massless event, 20 particles"]
+    with mf.unchecked():
+        plain = mf.canonicalize(x, mf.Lorentz())[0]
+        assert not calls
+        found: list[Any] = []
+        counted(lambda: found.extend(mf.canonicalize(x, mf.Lorentz())))
+    assert calls
+    torch.testing.assert_close(found[0], plain, rtol=0, atol=1e-11 * float(plain.abs().max()))
 
 
 def test_the_counter_sees_waits() -> None:

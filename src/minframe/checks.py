@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from minframe.tracing import is_compiling, is_mapped, is_transformed
+from minframe.tracing import is_compiling, is_mapped, is_plain, is_transformed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def unchecked() -> Iterator[None]:
     """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation.
 
     Nothing is assumed instead: clouds of any rank have the frame that they have elsewhere, and a sample with NaN gives
-    NaN. Where a look at the data would have left out cases, all are computed.
+    NaN. On a device that would be waited for, nothing is read to leave out cases either, and all are computed.
     """
     token = _checks.set(NOTHING)
     try:
@@ -53,7 +53,7 @@ def limited(allowed: int, function: Callable[P, T], *args: P.args, **kwargs: P.k
 
 
 def data_checks_enabled() -> bool:
-    """Whether tensor values may be read now."""
+    """Whether tensor values may be read now, wherever they are."""
     return not is_compiling() and _checks.get() != NOTHING
 
 
@@ -62,9 +62,18 @@ def errors_enabled() -> bool:
     return not is_compiling() and _checks.get() == ERRORS
 
 
-def readable(x: Tensor) -> bool:
-    """Whether the values of this tensor may be read now."""
+def checkable(x: Tensor) -> bool:
+    """Whether a check may read the values of this tensor now."""
     return data_checks_enabled() and not is_transformed(x)
+
+
+def readable(x: Tensor) -> bool:
+    """Whether values of this tensor may be read now to choose between cases: as by a check, or no device is waited for.
+
+    Where a dispatch mode looks on, a device is.
+    """
+    here = x.is_cpu and not is_compiling() and not is_transformed(x) and is_plain(x.detach())
+    return here or checkable(x)
 
 
 def all_true(condition: Tensor) -> bool:
@@ -182,7 +191,7 @@ def check_numbers(x: Tensor, name: str, mask: Tensor | None = None, what: str = 
     if mask is not None:
         fine = fine | ~mask.view(*mask.shape, *(1,) * (x.ndim - mask.ndim))
     bad = ~fine.reshape(x.shape[0], math.prod(x.shape[1:])).all(-1)
-    if readable(bad) and bool(bad.any()):
+    if checkable(bad) and bool(bad.any()):
         raise ValueError(
             f"{name} has NaN or infinite values in {what} {int(bad.long().argmax())} of {bad.shape[0]}, which cannot "
             "be ordered: replace them, for example an infinite distance by -1, or mark padding with mask="
@@ -208,7 +217,7 @@ def check_edge_index(x: Tensor, name: str, n: int | None = None) -> None:
 
 def check_owners_known(batch: Tensor, count: int, name: str) -> None:
     """Raise an error where an entry per row and an entry per sample have the same shape, and mean different samples."""
-    if not readable(batch) or count != batch.shape[0]:  # while tracing, the count is not known
+    if not checkable(batch) or count != batch.shape[0]:  # while tracing, the count is not known
         return
     if not torch.equal(batch, torch.arange(count, dtype=batch.dtype, device=batch.device)):
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import all_finite, check_finite, errors_enabled, readable
+from minframe.checks import all_finite, check_finite, checkable, errors_enabled
 from minframe.dtypes import wide
 from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Layout
@@ -142,7 +142,7 @@ class Cloud:
     def tamed(self) -> Cloud:
         """The cloud with zeros in samples that have NaN or infinity, where these are not an error."""
         small = [
-            readable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
+            checkable(x) and (not x.numel() or bool(x.detach().abs().amax() < MAX_COORDINATE)) for x, _ in self.inputs
         ]
         if all(small):
             return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from minframe.checks import readable
+from minframe.checks import checkable
 from minframe.dtypes import wide
 from minframe.linalg.qr import FRACTION
 
@@ -27,7 +27,7 @@ def prepare(matrix: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(f"matrix must have shape (*batch, d, d) with d >= 1, got {shape}: pass square matrices")
     p = wide(matrix)
     poison = 0 * p.detach().abs().amax((-2, -1), keepdim=True)
-    if readable(p) and bool(poison.isnan().any()):
+    if checkable(p) and bool(poison.isnan().any()):
         bad = poison.flatten().isnan().nonzero().flatten().tolist()
         raise ValueError(
             f"matrix has NaN or infinite entries in sample {bad[0]} of {poison.numel()}: it has no canonical form. "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import readable
+from minframe.checks import checkable
 from minframe.forms.common import cluster_basis, prepare, same_cluster, tolerance_of, turned, variation
 from minframe.tracing import has_tangent
 
@@ -118,7 +118,7 @@ def eigen(matrix: Tensor, special: bool = False, rtol: float | None = None) -> E
 
 
 def _check_hermitian(p: Tensor, matrix: Tensor) -> None:
-    if not readable(p):
+    if not checkable(p):
         return
     tolerance = tolerance_of(matrix, None, 3 / 4)
     difference = (p - p.mH).detach().abs().amax((-2, -1)).flatten()

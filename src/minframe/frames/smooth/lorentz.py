@@ -42,8 +42,8 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         parts = split.rest_frame(momenta.detach(), beside, precision, p, q)
     assert parts.momentum is not None
     _need_momentum(parts.momentum, group)
-    if poison is not None:
-        poison = torch.where(parts.momentum, poison, torch.nan)
+    if poison is not None or not data_checks_enabled():  # no error was raised
+        poison = torch.where(parts.momentum, 0.0 if poison is None else poison, torch.nan)
     t = parts.matrix
     if cloud.needs_grad:
         t = t @ split.smooth(momenta, beside, parts, p, q)
