@@ -1,14 +1,19 @@
 /* Threads that share loops.
 
    A loop has portions, which do not depend on the number of threads, and neither do results: portions are computed each
-   by itself, and combined in their order. Threads take portions as long as there are any. On a busy machine a helper
-   may start late; then whoever called has done its work, and does not wait for it. */
+   by itself, and combined in their order. On a busy machine a helper may start late; then whoever called has done its
+   work, and does not wait for it.
+
+   What one core writes and another reads or writes too takes some tenths of a microsecond to go from one to the other,
+   as long as a small sample takes. So whatever a thread writes, here and in the loops, lies LINE bytes apart from what
+   others write. */
 
 #ifndef MINFRAME_CREW_H
 #define MINFRAME_CREW_H
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if defined(_WIN32) || defined(__STDC_NO_ATOMICS__)
 #define MAX_THREADS 1
@@ -20,6 +25,21 @@
 #include <time.h>
 #endif
 
+#define LINE 128 /* bytes that go from core to core together, at most */
+
+/* The least multiple of LINE bytes, in numbers, that n numbers fit in. */
+static int64_t apart(int64_t n)
+{
+    const int64_t line = LINE / sizeof(double);
+    return (n + line - 1) / line * line;
+}
+
+/* The first multiple of LINE in memory, less than LINE bytes away. */
+static double *aligned(void *memory)
+{
+    return (double *)(((uintptr_t)memory + LINE - 1) / LINE * LINE);
+}
+
 /* Portion k of a loop, computed by thread number `member`. */
 typedef void Portion(void *job, int64_t k, int member);
 
@@ -27,15 +47,23 @@ typedef void Portion(void *job, int64_t k, int member);
 
 #define SPINS 4000 /* looks for work, or for others to finish, before giving way to other threads */
 
-/* `state` has the number of the loop in its upper half and the portions that nobody has taken in its lower half: who
-   takes one changes it in one step, and so takes none of a loop that is over. A loop is over when all of its portions
-   are done; `portion` and `job` change between loops only. */
+/* The portions of a loop that a member takes first, so that it finds in its cache what it wrote in the loop before.
+   `state` has the number of the loop in its upper half and the portions that nobody has taken in its lower half: who
+   takes one changes it in one step, and so takes none of a loop that is over. `done` counts what the member has done, of
+   its lot and of others. */
 typedef struct {
-    _Atomic uint64_t state;
+    _Alignas(LINE) _Atomic uint64_t state;
     _Atomic int64_t done;
-    atomic_int closed, users;
+} Lot;
+
+/* A loop is over when all of its portions are done; what describes it changes between loops only. */
+typedef struct {
     Portion *portion;
     void *job;
+    int64_t portions;
+    int threads;
+    atomic_int closed, users;
+    Lot lots[];
 } Crew;
 
 /* A helper that has done its work looks for more for a while, in a seat that others can see, as starting a thread may
@@ -44,7 +72,7 @@ enum { FREE, WAITING, BUSY, CALLED };
 #define LINGER_NANOSECONDS 500000
 
 typedef struct {
-    atomic_int state;
+    _Alignas(LINE) atomic_int state;
     Crew *crew;
     int member;
 } Seat;
@@ -56,16 +84,26 @@ typedef struct {
     int member;
 } Helper;
 
-/* Take a portion and compute it, if there is one. */
+/* The first portion of a member's lot. */
+static int64_t first_of(const Crew *crew, int member)
+{
+    return crew->portions * member / crew->threads;
+}
+
+/* Take a portion and compute it, if there is one: of one's own lot, or else of another's. */
 static int help(Crew *crew, int member)
 {
-    uint64_t state = atomic_load(&crew->state);
-    while (state & UINT32_MAX)
-        if (atomic_compare_exchange_weak(&crew->state, &state, state - 1)) {
-            crew->portion(crew->job, (int64_t)(state & UINT32_MAX) - 1, member);
-            atomic_fetch_add(&crew->done, 1);
-            return 1;
-        }
+    for (int i = 0; i < crew->threads; i++) {
+        int whose = (member + i) % crew->threads;
+        _Atomic uint64_t *lot = &crew->lots[whose].state;
+        uint64_t state = atomic_load(lot);
+        while (state & UINT32_MAX)
+            if (atomic_compare_exchange_weak(lot, &state, state - 1)) {
+                crew->portion(crew->job, first_of(crew, whose) + (int64_t)(state & UINT32_MAX) - 1, member);
+                atomic_fetch_add(&crew->lots[member].done, 1);
+                return 1;
+            }
+    }
     return 0;
 }
 
@@ -119,16 +157,27 @@ static int call(Crew *crew, int member)
     return 0;
 }
 
+/* Take part in the loops of a crew until it is dismissed. While there is nothing to take, look at one's own lot alone:
+   looking at those of others would slow them down. */
+static void work(Crew *crew, int member)
+{
+    uint64_t over = 0;
+    for (int spins = 0; !atomic_load(&crew->closed); spins++) {
+        uint64_t state = atomic_load(&crew->lots[member].state);
+        if (state != over) {
+            over = help(crew, member) ? over : state;
+            spins = 0;
+        } else if (spins > SPINS)
+            sched_yield();
+    }
+}
+
 static void *begin(void *argument)
 {
     Helper helper = *(Helper *)argument;
     free(argument);
     do {
-        for (int spins = 0; !atomic_load(&helper.crew->closed); spins++)
-            if (help(helper.crew, helper.member))
-                spins = 0;
-            else if (spins > SPINS)
-                sched_yield();
+        work(helper.crew, helper.member);
         leave(helper.crew);
     } while (linger(&helper));
     return NULL;
@@ -153,9 +202,12 @@ static int start(Crew *crew, int member)
 /* So many threads, the caller among them; fewer if no more can be had, and NULL if there is only the caller. */
 static Crew *hire(int threads)
 {
-    Crew *crew = threads > 1 ? calloc(1, sizeof(Crew)) : NULL;
+    size_t size = sizeof(Crew) + threads * sizeof(Lot);
+    Crew *crew = threads > 1 ? aligned_alloc(LINE, size) : NULL;
     if (!crew)
         return NULL;
+    memset(crew, 0, size);
+    crew->threads = threads;
     atomic_store(&crew->users, threads);
     for (int member = 1; member < threads; member++)
         if (!call(crew, member) && !start(crew, member))
@@ -171,6 +223,14 @@ static void dismiss(Crew *crew)
     leave(crew);
 }
 
+static int64_t done_by_all(Crew *crew)
+{
+    int64_t done = 0;
+    for (int i = 0; i < crew->threads; i++)
+        done += atomic_load(&crew->lots[i].done);
+    return done;
+}
+
 /* Compute all portions of a loop. */
 static void share(Crew *crew, Portion *portion, void *job, int64_t portions)
 {
@@ -181,11 +241,16 @@ static void share(Crew *crew, Portion *portion, void *job, int64_t portions)
     }
     crew->portion = portion;
     crew->job = job;
-    atomic_store(&crew->done, 0);
-    atomic_store(&crew->state, ((atomic_load(&crew->state) >> 32) + 1) << 32 | (uint64_t)portions);
+    crew->portions = portions;
+    for (int i = 0; i < crew->threads; i++)
+        atomic_store(&crew->lots[i].done, 0);
+    for (int i = 0; i < crew->threads; i++) {
+        uint64_t number = (atomic_load(&crew->lots[i].state) >> 32) + 1;
+        atomic_store(&crew->lots[i].state, number << 32 | (uint64_t)(first_of(crew, i + 1) - first_of(crew, i)));
+    }
     while (help(crew, 0))
         ;
-    for (int spins = 0; atomic_load(&crew->done) < portions; spins++)
+    for (int spins = 0; done_by_all(crew) < portions; spins++)
         if (spins > SPINS)
             sched_yield();
 }

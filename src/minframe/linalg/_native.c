@@ -20,6 +20,11 @@ typedef struct {
     double re, im;
 } Number;
 
+/* What holds for all samples of a thread. */
+typedef struct {
+    _Alignas(LINE) int all;
+} Flags;
+
 /* A call of `pivoted_qr`: what it reads and writes. */
 typedef struct {
     Rows x;
@@ -37,7 +42,7 @@ typedef struct {
     uint8_t *determined, *several;
     double *scratch; /* of each thread, `scratch_size` numbers */
     int64_t scratch_size;
-    int flags[MAX_THREADS];
+    Flags flags[MAX_THREADS];
 } Job;
 
 /* What was seen of some rows. */
@@ -486,6 +491,14 @@ static double edge_of(const Sample *s)
     return exp(logarithm / (double)d);
 }
 
+/* The first row that may be chosen, of all rows. Mostly it is in the first portion, and others are not looked at. */
+static Seen first_choice(Sample *s)
+{
+    Seen first = choose(s, 0, end_of(0, padded(s->n)));
+    int settled = first.several || (first.row < INT64_MAX && !s->job->several);
+    return settled || s->n <= PORTION ? first : over_rows(s, choose);
+}
+
 /* Choose the row for an axis, and leave what is left of its coordinates in w. */
 static Seen choose_row(Sample *s, double limit)
 {
@@ -493,7 +506,7 @@ static Seen choose_row(Sample *s, double limit)
     s->at_most = INFINITY;
     if (s->axis && limit < INFINITY) /* at first lengths are what is compared with the bar */
         s->at_most = limit * over_rows(s, shortest_above).shortest;
-    Seen found = over_rows(s, choose);
+    Seen found = first_choice(s);
     found.row = found.row < INT64_MAX ? found.row : 0;
     for (int64_t m = from; m < s->job->x.d * parts; m++)
         s->w[m - from] = s->planes[m * s->stride + found.row];
@@ -564,7 +577,7 @@ static int decompose(Sample *s)
 static void serve(void *argument, Crew *crew, int64_t b, int member)
 {
     Job *job = argument;
-    if (job->white && !(job->flags[member] & WHITE)) /* what was found is not used */
+    if (job->white && !(job->flags[member].all & WHITE)) /* what was found is not used */
         return;
     int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts;
     Sample s = {.job = job, .crew = crew, .b = b, .n = n, .stride = padded(n) + padded(job->x.d)};
@@ -576,21 +589,21 @@ static void serve(void *argument, Crew *crew, int64_t b, int member)
     add_identity(&s);
     int found = decompose(&s);
     if (job->white && !(found & WHITE)) {
-        job->flags[member] &= found;
+        job->flags[member].all &= found;
         return;
     }
     s.poison = found & FINITE ? 0 : NAN;
     over_rows(&s, sweep_write);
     turn(&s, padded(n), s.stride, (int)job->x.d, job->x.parts);
     write_basis(&s);
-    job->flags[member] &= found;
+    job->flags[member].all &= found;
 }
 
 /* Numbers of scratch for a sample of n rows. */
 static int64_t scratch_of(const Rows *x, int64_t n)
 {
     int64_t planes = x->d * x->parts, portions = n / PORTION + 1;
-    return (padded(n) + padded(x->d)) * (planes + 2) + padded(planes) + padded(portions * (int64_t)sizeof(Seen) / 8);
+    return apart((padded(n) + padded(x->d)) * (planes + 2) + padded(planes) + portions * (int64_t)sizeof(Seen) / 8);
 }
 
 /* Choose the rows, relative to an origin, and decompose. What is below `floor`, for each sample, is rounding, or,
@@ -629,21 +642,20 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
     int64_t small = job.x.n < LARGE_SAMPLE ? job.x.n : LARGE_SAMPLE;
     job.scratch_size = scratch_of(&job.x, small);
     int64_t size = (threads - 1) * job.scratch_size + scratch_of(&job.x, job.x.n);
-    char *memory = PyMem_Malloc(sizeof(lanes) + size * sizeof(double));
+    char *memory = PyMem_Malloc(LINE + size * sizeof(double));
     if (!memory)
         return PyErr_NoMemory();
     for (int i = 0; i < threads; i++)
-        job.flags[i] = flags;
-    /* aligned; the first thread, which also serves large samples, has the last part */
-    job.scratch = (double *)(((uintptr_t)memory + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
-    job.scratch += (threads - 1) * job.scratch_size;
+        job.flags[i].all = flags;
+    /* the first thread, which also serves large samples, has the last part */
+    job.scratch = aligned(memory) + (threads - 1) * job.scratch_size;
     job.scratch_size = -job.scratch_size;
     Py_BEGIN_ALLOW_THREADS
     for_samples(&job.x, serve, &job, threads);
     Py_END_ALLOW_THREADS
     PyMem_Free(memory);
     for (int i = 0; i < threads; i++)
-        flags &= job.flags[i];
+        flags &= job.flags[i].all;
     return PyLong_FromLong(flags);
 }
 
@@ -721,14 +733,15 @@ static PyObject *mean(PyObject *self, PyObject *args)
     set_pointers(&job.x);
     threads = possible_threads(threads);
     job.mean = POINTER(double, result);
-    job.sums_size = (job.x.n / PORTION + 1) * job.x.d * job.x.parts;
-    job.sums = PyMem_Malloc(threads * job.sums_size * sizeof(double));
-    if (!job.sums)
+    job.sums_size = apart((job.x.n / PORTION + 1) * job.x.d * job.x.parts);
+    void *memory = PyMem_Malloc(LINE + threads * job.sums_size * sizeof(double));
+    if (!memory)
         return PyErr_NoMemory();
+    job.sums = aligned(memory);
     Py_BEGIN_ALLOW_THREADS
     for_samples(&job.x, serve_mean, &job, threads);
     Py_END_ALLOW_THREADS
-    PyMem_Free(job.sums);
+    PyMem_Free(memory);
     Py_RETURN_NONE;
 }
 

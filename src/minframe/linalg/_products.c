@@ -164,11 +164,11 @@ static PyObject *run(Job *job, Serve *serve, int threads)
     int64_t planes = job->x.d * job->x.parts;
     set_pointers(&job->x);
     threads = possible_threads(threads);
-    job->scratch_size = 2 * planes * TILE + padded(portions_of(job->x.n) * job->x.d * planes);
-    char *memory = PyMem_Malloc(sizeof(lanes) + threads * job->scratch_size * sizeof(double));
+    job->scratch_size = apart(2 * planes * TILE + portions_of(job->x.n) * job->x.d * planes);
+    char *memory = PyMem_Malloc(LINE + threads * job->scratch_size * sizeof(double));
     if (!memory)
         return PyErr_NoMemory();
-    job->scratch = (double *)(((uintptr_t)memory + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
+    job->scratch = aligned(memory);
     Py_BEGIN_ALLOW_THREADS
     for_samples(&job->x, serve, job, threads);
     Py_END_ALLOW_THREADS
