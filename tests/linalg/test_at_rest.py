@@ -8,10 +8,11 @@ from torch import Tensor
 
 import minframe as mf
 from minframe.cloud import Input
-from minframe.frame import indefinite
+from minframe.frame import LinearFrame, indefinite
 from minframe.linalg import loops, native
 from minframe.linalg.at_rest import at_rest
 from minframe.testing import particles
+from operations import counted
 from table import DTYPES, clouds_for, options
 
 GROUPS = [
@@ -118,3 +119,38 @@ def test_its_margin(found: list[bool]) -> None:
     frame = mf.Lorentz().frame(x)
     assert found == [True]
     torch.testing.assert_close(frame.margin, indefinite._split_frame(mf.Lorentz(), frame.cloud).margin)  # type: ignore[attr-defined]
+
+
+@by_group
+def test_a_promise(group: mf.Group, found: list[bool]) -> None:
+    """Nothing is read, ordinary samples are the same, and others NaN."""
+    d = group.d  # type: ignore[attr-defined]
+    g = mf.OrthochronousLorentz(d).random(40, dtype=torch.float64, max_rapidity=2.5)
+    x = mf.Lorentz(d).act(g, events(d), "vector")
+    want, frame = mf.canonicalize(x, group)
+    x[0] = x[0, :1]  # a line
+    x[1, :, 0] = 0  # no time
+    x[2, 3, 1] = torch.nan
+    x[3] = 0
+    x[4] *= 1e-140
+    x[5, 1:] = 0
+    x[6, :, :] = torch.ones(d, dtype=x.dtype)  # null in two dimensions, else space-like
+    results = []
+    with mf.unchecked(ordinary=True):
+        run = counted(lambda: results.append(mf.canonicalize(x, group)))
+    assert not run.waits
+    assert found[-1:] == [True]
+    pose, promised = results[0]
+    assert isinstance(promised, LinearFrame)
+    for part in (pose, promised.element, promised.inverse):
+        assert isinstance(part, Tensor)
+        assert part[:7].isnan().flatten(1).any(-1).all()
+        assert part[7:].isfinite().all()
+    torch.testing.assert_close(pose[7:], want[7:], rtol=0, atol=1e-12 * float(want.abs().max()))
+    torch.testing.assert_close(
+        promised.element[7:], frame.element[7:], rtol=0, atol=1e-12 * float(frame.element.abs().max())
+    )
+    y = torch.randn(40, 3, d, dtype=x.dtype)
+    assert promised.from_canonical(y, "vector")[:7].isnan().flatten(1).all(-1).all()
+    with mf.unchecked(ordinary=True):  # has no effect where nothing is waited for
+        assert (mf.canonicalize(x, group)[1].rank[3:6:2] < d).all()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, readable
+from minframe.checks import all_true, ordinary_promised, readable
 from minframe.cloud import Cloud
 from minframe.frame.components import BOOSTED_EPS, Components, PreservesForm, components, is_strong
 from minframe.frame.linear import LinearFrame
@@ -56,7 +56,7 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
         group.p > 1
         or not isinstance(layout, Dense)
         or not loops.launches(rows)
-        or not readable(rows)
+        or not (readable(rows) or ordinary_promised())
         or gpu.serves(rows)
         or rows.is_complex()
         or cloud.needs_grad
@@ -66,7 +66,7 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
     ):
         return None
     eps = max(1.5 * cloud.eps, BOOSTED_EPS)
-    found = at_rest(rows, layout, eps, group.orthochronous, group.special)
+    found = at_rest(rows, layout, eps, group.orthochronous, group.special, not readable(rows))
     if found is None:
         return None
     determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=rows.device)

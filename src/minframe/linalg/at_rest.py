@@ -24,7 +24,9 @@ boost, with ``|T|^2 = 4 gamma^2 + d - 4 < (4 + d / 4) g^2``.
    ``frame.components``).
 3. M is much longer than the basis that is carried along.
 
-Where T is strong, the rows have their coordinates by substitution (``linalg.columns``).
+Where T is strong, the rows have their coordinates by substitution (``linalg.columns``). If it is promised that all
+clouds are ordinary (``minframe.unchecked(ordinary=True)``), nothing is read: others are NaN, and substitution is done
+in any case.
 """
 
 from __future__ import annotations
@@ -63,11 +65,13 @@ class AtRest(NamedTuple):
 
 
 @torch.no_grad()
-def at_rest(rows: Tensor, layout: Dense, eps: float, orthochronous: bool, special: bool) -> AtRest | None:
+def at_rest(
+    rows: Tensor, layout: Dense, eps: float, orthochronous: bool, special: bool, promised: bool
+) -> AtRest | None:
     """The frame of rows ``(*batch, n, d)``, time first, padding zero; ``None`` if some samples are not ordinary.
 
     ``eps``: the rounding of the rows, relative to their lengths. ``orthochronous``, ``special``: time is not reversed,
-    the determinant is one.
+    the determinant is one. ``promised``: nothing is read, and samples that are not ordinary are NaN.
     """
     n, d = rows.shape[-2:]
     x = rows.reshape(-1, n, d)
@@ -85,23 +89,27 @@ def at_rest(rows: Tensor, layout: Dense, eps: float, orthochronous: bool, specia
     torch.neg(w[:, :d], out=form)
     form[:, 0].neg_()
     mass2 = torch.bmm(w[:, None, :d], form.unsqueeze(-1))[:, 0]
-    mass = mass2.sqrt()
-    signed = torch.copysign(mass, w[:, :1])
+    ahead = running[0, :, -1:]  # has the sign of the time axis
+    mass = torch.sqrt(mass2, out=ahead if orthochronous else None)
+    signed = torch.copysign(mass, w[:, :1], out=None if orthochronous else ahead)
     both[:, :, 0].add_(signed)
     half = signed * w[:, :1]
     reflection = torch.baddbmm(one[:-1], w.unsqueeze(-1), (form / half).unsqueeze(-2), beta=-1)
     planes = torch.bmm(reflection, planes)
 
-    running[0, :, -1:] = mass if orthochronous else signed
     axes, _ = turned_planes(planes[:, 1:], one[:d, :-1], running[1:], positions, MAX_LENGTH2_RATIO)
     speed = half / mass2  # g
     above = _doubts(planes[:, :d, :n], running[-1, :, -2:-1] / mass, mass, speed, one[:1, :1], eps)
-    *doubts, fastest = above.amax((-2, -1)).tolist()
-    if not all(doubt < 0 for doubt in doubts):  # NaN is a doubt
-        return None
-    signs = running[..., -1:].sgn()
+    signs, fastest = running[..., -1:].sgn(), 1.0
+    if promised:  # without a mass, or with NaN, everything is NaN already
+        signs.masked_fill_(above[:-1].amax(0) >= 0, torch.nan)
+    else:
+        *doubts, fastest = above.amax((-2, -1)).tolist()
+        if not all(doubt < 0 for doubt in doubts):  # NaN is a doubt
+            return None
     if special:  # -R has the determinant -1 in an even number of dimensions, too
-        signs[-1].mul_(signs.prod(0) * (-1) ** (d + 1 + sum(k + 1 if k > 2 else 1 for k in range(2, d))))
+        odd = (d + 1 + sum(k + 1 if k > 2 else 1 for k in range(2, d))) % 2
+        signs[-1].mul_(-signs.prod(0) if odd else signs.prod(0))
     pose = torch.cat([planes[:, :1], *axes], 1).mul_(signs.movedim(0, 1))
     inverse = pose[:, :, n : n + d] * (1 / MIN_LENGTH)
     linear = inverse.mT.contiguous()
