@@ -70,7 +70,7 @@ def pairs(options: argparse.Namespace) -> list[tuple[str, str, list[str]]]:
             fit += [s for s in structures if s in GRAPHS]
         for frames in options.frames or FRAMES:
             # Of an indefinite form smooth frames exist where the total is time-like: particles, that is.
-            particles = frames == "smooth" and CASES[name].space.q
+            particles = frames == "smooth" and CASES[name].indefinite
             mine = [s for s in fit if s.startswith(PARTICLES)] if particles else fit
             if mine and serves(name, frames):
                 found.append((name, frames, mine))

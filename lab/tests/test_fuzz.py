@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.frame import invariant, poses
+from minframe.frame import invariant, point_set, poses
 from minframe.frame.point_set import PointSet
 from minframe.frame.points import Ordering
 from minframe.groups import isometry
@@ -142,6 +142,13 @@ def test_a_tolerance_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     run = functools.partial(reported, "methane", 15, "S() * E(3)", size=8, seeds=2)
     assert not run().failed
     monkeypatch.setattr(poses, "SAME_POSE_UNITS", 1e-6)
+    assert run().failed
+
+
+def test_an_average_over_what_is_not_equal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "methane", 10, "S() * E(3)", size=8, seeds=2)
+    assert not run().failed
+    monkeypatch.setattr(point_set, "EQUAL_UNITS", (1000.0, 2.5))
     assert run().failed
 
 
@@ -340,6 +347,16 @@ def test_margins_of_linear_groups_are_rounding_at_jumps(capsys: pytest.CaptureFi
     assert "E(3)" in capsys.readouterr().out
 
 
+def test_terms_of_a_sum_are_rounded_each_by_itself() -> None:
+    """A term that has nothing but noise, shifted by the size of the others, is a point to one observer."""
+    key = Key.parse("2128303787:ring:10:Cyclic(6) + E(2):minimal:float32:batch:32")
+    verdict = judge(Trial(key))
+    assert (verdict.violations, verdict.edges, verdict.conditioned) == (0, 0, 32)
+    steep = rounding_loss(Trial(key), Trial(key).x, Trial(key).x + 1)
+    assert (steep["vec"] > 1).all()
+    assert (steep["inv"] < 1e-5).all()  # the other term is not excused
+
+
 def test_bounds_are_those_of_the_promise() -> None:
     assert Trial(GENERIC).bound == 1e-11
     assert Trial(replace(GENERIC, dtype="float32")).bound == 1e-5
@@ -372,7 +389,7 @@ def test_products_that_are_rounding_excuse_no_identity() -> None:
     assert (identity_loss(trial, trial.x) <= 1e-7).all()
     line = trial.x[:, :1] * torch.tensor([1.0, 0.5], dtype=torch.float64).view(2, 1)
     assert (identity_loss(trial, line) <= 1e-15).all()
-    assert (rounding_loss(trial, line, line) == 0).all()
+    assert all((loss == 0).all() for loss in rounding_loss(trial, line, line).values())
 
 
 def test_answers_within_rounding_of_the_input_are_no_infinite_error() -> None:

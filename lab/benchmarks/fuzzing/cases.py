@@ -22,17 +22,52 @@ MAX_SMOOTH = 4  # dimensions: of a simplex or a cross in d dimensions smooth fra
 
 
 @dataclass(frozen=True)
+class Block:
+    """Coordinates that a group acts on by itself: those of one term of a direct sum, or all."""
+
+    axes: slice
+    p: int  # signs + and - of the form; all + but for indefinite groups
+    q: int = 0
+    compact: bool = True
+    affine: bool = False
+    unitless: bool = False  # canonical poses have no unit: they are white, or of size one
+
+    @property
+    def d(self) -> int:
+        return self.p + self.q
+
+
+@dataclass(frozen=True)
 class Case:
     """A linear group and its space; ``product`` for ``S() * group``. ``S()`` alone has no ``make``."""
 
     name: str
     make: Callable[..., mf.Group] | None
     space: Space
-    compact: bool = True
-    affine: bool = False
+    blocks: tuple[Block, ...] = ()
     product: bool = False
     kind: str = ""  # for reports, where it does not follow from the rest
-    unitless: bool = False  # canonical poses have no unit: they are white, or of size one
+
+    @property
+    def compact(self) -> bool:
+        return all(block.compact for block in self.blocks)
+
+    @property
+    def affine(self) -> bool:
+        return any(block.affine for block in self.blocks)
+
+    @property
+    def indefinite(self) -> bool:
+        return any(block.q for block in self.blocks)
+
+    @property
+    def unitless(self) -> bool:
+        return any(block.unitless for block in self.blocks)
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether poses follow the unit of the input, or none does: terms of a sum may differ in that."""
+        return len({block.unitless for block in self.blocks}) < 2
 
 
 def family(name: str) -> str:
@@ -42,7 +77,7 @@ def family(name: str) -> str:
         return "permutations"
     if case.kind:
         kind = case.kind
-    elif case.space.q:
+    elif case.indefinite:
         kind = "indefinite"
     elif not case.compact:
         kind = "general linear"
@@ -60,6 +95,14 @@ SUMS = [
     mf.Translation(1) + mf.O(2),
     mf.Trivial(1) + mf.E(2) + mf.SO(3),
     mf.Cyclic(6) + mf.E(2),
+    mf.GL(2) + mf.O(2),
+    mf.SL(2) + mf.Trivial(2),
+    mf.Aff(2) + mf.SO(2),
+    mf.Lorentz(3) + mf.E(2),
+    mf.Trivial(1) + mf.OrthochronousLorentz(4),
+    mf.Sim(2) + mf.Trivial(1),
+    mf.Scaling(1) + mf.E(2),
+    mf.U(2) + mf.SU(2) + mf.Trivial(1, complex=True),
 ]
 FINITE = [
     *(make(n) for make in (mf.Cyclic, mf.Dihedral) for n in (2, 3, 4, 7)),
@@ -70,53 +113,77 @@ FINITE = [
 ]
 
 
+_SKEW = torch.tensor([[1.0, 0.5], [0.0, 2.0]], dtype=torch.float64)
+GIVEN = {  # matrices of groups that are given by them: permuted legs, a square, one that is not orthogonal
+    "Finite(legs)": [[1, 2, 3, 4], [2, 1, -3, 4]],
+    "Finite(square)": mf.Dihedral(4).matrices,
+    "Finite(skew)": _SKEW @ mf.Dihedral(3).matrices @ _SKEW.inverse(),
+}
+AFFINE = (mf.E, mf.SE, mf.Translation, mf.Poincare, mf.Aff, mf.Sim)
+WITHOUT_UNIT = (mf.GL, mf.Aff, mf.Scaling, mf.Sim)  # but for SL, a subclass, whose volume sets it
+
+
 def _same(group: mf.Group) -> mf.Group:
     return group
+
+
+def blocks_of(group: Any) -> tuple[Block, ...]:
+    """What each term of a direct sum acts on; of any other group one block."""
+    found, first = [], 0
+    for term in getattr(group, "groups", [group]):
+        p, q = (1, term.d - 1) if isinstance(term, mf.Poincare) else (getattr(term, "p", term.d), getattr(term, "q", 0))
+        linear = isinstance(term, mf.GL | mf.Aff)
+        unitless = isinstance(term, WITHOUT_UNIT) and not isinstance(term, mf.SL)
+        axes = slice(first, first + term.d)
+        found.append(Block(axes, p, q, not (q or linear), isinstance(term, AFFINE), unitless))
+        first += term.d
+    return tuple(found)
 
 
 def _table() -> dict[str, Case]:
     found: dict[str, Case] = {}
 
-    def add(name: str, make: Callable[..., mf.Group], d: int, p: int, q: int, complex: bool, **flags: Any) -> None:
-        space = Space(d, p, q, complex)
-        found[name] = Case(name, make, space, **flags)
+    def add(make: Callable[..., mf.Group], kind: str = "", name: str = "") -> None:
+        group: Any = make()
+        name, blocks = name or str(group), blocks_of(group)
+        p, q = (blocks[0].p, blocks[0].q) if len(blocks) == 1 else (group.d, 0)
+        space = Space(group.d, p, q, group.complex)
+        found[name] = Case(name, make, space, blocks, kind=kind)
         product = f"S() * ({name})" if "+" in name else f"S() * {name}"
-        found[product] = Case(product, make, space, product=True, **flags)
+        found[product] = Case(product, make, space, blocks, product=True, kind=kind)
 
     for d in DIMENSIONS:
-        add(f"O({d})", functools.partial(mf.O, d), d, d, 0, False)
-        add(f"SO({d})", functools.partial(mf.SO, d), d, d, 0, False)
-        for kind in ("E", "SE", "Translation"):
-            add(f"{kind}({d})", functools.partial(getattr(mf, kind), d), d, d, 0, False, affine=True)
+        for kind in ("O", "SO", "E", "SE", "Translation"):
+            add(functools.partial(getattr(mf, kind), d))
     for p, q in ((2, 1), (2, 2), (3, 1), (1, 2)):
-        add(f"O({p}, {q})", functools.partial(mf.O, p, q), p + q, p, q, False, compact=False)
-    add("SO(2, 1)", functools.partial(mf.SO, 2, 1), 3, 2, 1, False, compact=False)
+        add(functools.partial(mf.O, p, q))
+    add(functools.partial(mf.SO, 2, 1))
     for kind in ("Lorentz", "ProperLorentz", "OrthochronousLorentz", "Poincare"):
         for d in (2, 3, 4):
-            make = functools.partial(getattr(mf, kind), d)
-            add(f"{kind}({d})", make, d, 1, d - 1, False, compact=False, affine=kind == "Poincare")
+            add(functools.partial(getattr(mf, kind), d), name=f"{kind}({d})")
     for d in (1, 2, 3, 4):
-        add(f"U({d})", functools.partial(mf.U, d), d, d, 0, True)
-        add(f"SU({d})", functools.partial(mf.SU, d), d, d, 0, True)
+        add(functools.partial(mf.U, d))
+        add(functools.partial(mf.SU, d))
     for p, q in ((1, 1), (2, 1), (1, 3)):
-        add(f"U({p}, {q})", functools.partial(mf.U, p, q), p + q, p, q, True, compact=False)
-    add("SU(2, 1)", functools.partial(mf.SU, 2, 1), 3, 2, 1, True, compact=False)
+        add(functools.partial(mf.U, p, q))
+    add(functools.partial(mf.SU, 2, 1))
     for kind in ("GL", "SL", "Aff"):
         for d in (2, 3, 4):
-            for complex in (False, True):
-                name = f"{kind}({d}, complex=True)" if complex else f"{kind}({d})"
-                make = functools.partial(getattr(mf, kind), d, **({"complex": True} if complex else {}))
-                add(name, make, d, d, 0, complex, compact=False, affine=kind == "Aff", unitless=kind != "SL")
+            add(functools.partial(getattr(mf, kind), d))
+            add(functools.partial(getattr(mf, kind), d, complex=True))
     for d in (1, 2, 3, 5):
-        for kind in ("Scaling", "Sim"):
-            make = functools.partial(getattr(mf, kind), d)
-            add(f"{kind}({d})", make, d, d, 0, False, affine=kind == "Sim", kind="scale", unitless=True)
+        add(functools.partial(mf.Scaling, d), "scale")
+        add(functools.partial(mf.Sim, d), "scale")
     for group in SUMS:
-        shifts = any(isinstance(part, mf.E | mf.Translation) for part in group.groups)
-        add(str(group), functools.partial(_same, group), group.d, group.d, 0, False, affine=shifts, kind="sum")
+        add(functools.partial(_same, group), "sum")
     for group in FINITE:
-        add(str(group), functools.partial(_same, group), group.d, group.d, 0, False, kind="finite")
-    found["S()"] = Case("S()", None, Space(3, 3, 0, False), product=True)
+        add(functools.partial(_same, group), "finite")
+    for name, matrices in GIVEN.items():
+        group = mf.Finite({"point": matrices, "vector": matrices}, rows=("point", "vector"))
+        d = group.matrices("point").shape[-1]
+        block = Block(slice(0, d), d)
+        found[name] = Case(name, functools.partial(_same, group), Space(d, d, 0, False), (block,), kind="finite")
+    found["S()"] = Case("S()", None, Space(3, 3, 0, False), (Block(slice(0, 3), 3),), product=True)
     return found
 
 
@@ -154,7 +221,9 @@ def choose(case: Case, frames: str) -> Chosen | None:
         return Chosen(case, group, linear, mf.frames.Minimal(), ordered=True, reorders=True)
     assert case.make is not None
     assert linear is not None
-    if frames == "smooth" and (case.space.d > MAX_SMOOTH or (case.space.complex and case.space.q)):
+    if frames == "smooth" and (case.space.d > MAX_SMOOTH or (case.space.complex and case.indefinite)):
+        return None
+    if frames == "smooth" and case.indefinite and len(case.blocks) > 1:  # few clouds of a sum have them
         return None
     method = {"minimal": mf.frames.Minimal, "unordered": mf.frames.Unordered, "smooth": mf.frames.Smooth}[frames]()
     ordered = frames == "minimal"
@@ -168,7 +237,9 @@ def serves(name: str, frames: str) -> bool:
     try:
         chosen = choose(case, frames)
         if chosen is not None and case.kind:
-            generic = torch.randn(1, 4, case.space.d, generator=torch.Generator().manual_seed(0))
+            generic = torch.randn(
+                1, 4, case.space.d, generator=torch.Generator().manual_seed(0), dtype=case.space.dtype
+            )
             mf.canonicalize(generic, chosen.group, frames=chosen.frames)
     except ValueError:
         return False

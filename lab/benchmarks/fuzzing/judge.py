@@ -5,7 +5,8 @@ An error above the bound is one of
 * *conditioned*: the answer is smooth there, but steep. Either the condition number of the input says so: the error is
   at most ``SLACK`` times what one unit of rounding of the whole cloud can do (``rounding_loss``). Or ``STEP`` units, in
   random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. (Units are those of the moved cloud,
-  which is off by more than one of its own where a boost has made rows shorter: ``rounded_units``.) A jump cannot hide
+  which is off by more than one of its own where a boost has made rows shorter: ``rounded_units``. For indefinite forms
+  units of the whole cloud count, too: axes are those of all rows, and thin ones as exact as that.) A jump cannot hide
   here: it moves the answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
   ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``edge_units``), and so many do.
@@ -16,11 +17,14 @@ An error above the bound is one of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+import minframe as mf
 from fuzzing.condition import (
     FADE,
     edge_units,
@@ -68,14 +72,17 @@ class Verdict:
 def rounding(trial: Trial, x: Tensor, units: float | Tensor, whole: bool = False) -> Tensor:
     """The cloud with noise of so many units of rounding: of each row, or of the cloud where rows are translated.
 
-    ``whole``: of the cloud in any case, as backward stable arithmetic has it.
+    Terms of a direct sum act, and are rounded, each by itself. ``whole``: of the cloud in any case, as backward stable
+    arithmetic has it.
     """
-    size = x.abs().amax(-1, keepdim=True)
-    if trial.chosen.case.affine or whole:
-        size = size.amax(-2, keepdim=True)
+    sizes = torch.empty(x.shape, dtype=x.real.dtype)
+    blocks = () if trial.graph else trial.chosen.case.blocks
+    for axes, affine in [(b.axes, b.affine) for b in blocks] or [(slice(None), False)]:
+        size = x[..., axes].abs().amax(-1, keepdim=True)
+        sizes[..., axes] = size.amax(-2, keepdim=True) if affine or whole else size
     units = units if isinstance(units, float | int) else units[:, None, None]
     signs = torch.randint(0, 2, x.shape, generator=trial.generator, dtype=torch.int8) * 2 - 1
-    return x + units * EPS[trial.key.dtype] * size * signs
+    return x + units * EPS[trial.key.dtype] * sizes * signs
 
 
 def response(
@@ -161,11 +168,25 @@ def _element(trial: Trial, verdict: Verdict) -> None:
         frame = trial.frame(few)
         inside = trial.chosen.group.contains(frame.element)
         inside = inside[: len(few)] if inside.ndim else inside.expand(len(few))
+        inside = inside | ~_representable(trial, frame.element, len(few))
     except (NotImplementedError, TypeError):  # frames with weights, or that are drawn, have no one element
         return
     except Exception as error:
         raise CrashError(f"frame.element: {type(error).__name__}: {str(error).splitlines()[0]}"[:160]) from error
     _violation(verdict, torch.ones(len(inside)), (~inside).nonzero()[:, 0], "element not in group")
+
+
+def _representable(trial: Trial, element: Any, b: int) -> Tensor:
+    """Whether the dtype has an element with these columns, all but the shortest, ``(b,)``.
+
+    Of a flat cloud of size 1e15 an element of SL(4) has three columns of that size, and so one of 1e-45.
+    """
+    if not isinstance(trial.chosen.linear, mf.SL):
+        return torch.ones(b, dtype=torch.bool)
+    matrix = getattr(element, "linear", element)
+    lengths = torch.linalg.vector_norm(matrix[:b].to(torch.promote_types(matrix.dtype, torch.float64)), dim=-2)
+    others = lengths.sort(-1).values[:, 1:].log().sum(-1)
+    return others < -math.log(torch.finfo(matrix.dtype).tiny)
 
 
 def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdict) -> None:
@@ -183,14 +204,19 @@ def _compare(trial: Trial, plain: Answer, name: str, move: Move, verdict: Verdic
     if not len(suspects):
         return
     steep = rounding_loss(trial, trial.x[suspects], z[suspects])
-    verdict.conditioned += int((error[suspects] <= SLACK * steep).sum())
-    suspects = suspects[error[suspects] > SLACK * steep]
+    allowed = {k: (SLACK * v).clamp_min(trial.bound) for k, v in steep.items()}
+    conditioned = torch.stack([v[suspects] <= allowed[k] for k, v in distances.items()]).all(0)
+    verdict.conditioned += int(conditioned.sum())
+    suspects = suspects[~conditioned]
     if not len(suspects):
         return
     for directions in (1, DIRECTIONS):  # most need no second look
         here, there = (trial.x[suspects], select(plain, suspects)), (z[suspects], select(moved, suspects))
         units = STEP * rounded_units(trial, move.take(suspects), here[0], there[0])
         steep = torch.maximum(response(trial, *here, STEP, directions), response(trial, *there, units, directions))
+        if trial.chosen.case.indefinite:  # a boost to axes that all rows determine is backward stable, of the whole
+            for side in (here, there):
+                steep = torch.maximum(steep, response(trial, *side, STEP, directions, whole=True))
         conditioned = error[suspects] <= SLACK / STEP * steep
         verdict.conditioned += int(conditioned.sum())
         suspects = suspects[~conditioned]

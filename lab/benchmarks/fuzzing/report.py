@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from fuzzing.judge import Verdict
 from fuzzing.share import allowed
 from fuzzing.trial import Key
 
-MIN_EDGES = 3  # fewer than these say nothing about a share
+SIGNIFICANCE = 1e-6  # of a number of edges: an hour has some 10^5 rows and levels, none of which is to fail by chance
 
 
 @dataclass
@@ -61,12 +62,26 @@ class Row:
 
     @property
     def crowded(self) -> list[int]:
-        """Levels at which more samples than are allowed are decided by rounding."""
-        return [k for k, (_, edges, most) in self.levels.items() if edges > max(MIN_EDGES - 1, most)]
+        """Levels at which more samples than are allowed are decided by rounding, and not by chance.
+
+        Of clouds that are drawn independently, numbers of rare events are Poisson distributed.
+        """
+        return [k for k, (_, edges, most) in self.levels.items() if _tail(int(edges), most) < SIGNIFICANCE]
 
     @property
     def failed(self) -> bool:
         return bool(self.violations or self.crashes or self.crowded)
+
+
+def _tail(least: int, mean: float) -> float:
+    """The probability of at least so many events, if they have this mean (Poisson)."""
+    if least <= mean:
+        return 1.0
+    term, total = math.exp(least * math.log(mean) - mean - math.lgamma(least + 1)) if mean > 0 else 0.0, 0.0
+    while term > 1e-3 * total and term > 0:  # falls geometrically
+        total, least = total + term, least + 1
+        term *= mean / least
+    return total
 
 
 @dataclass

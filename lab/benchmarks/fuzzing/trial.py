@@ -95,7 +95,7 @@ class Trial:
         )
         self.x = drawn.to(self.number)
         pick = int(torch.randint(len(SCALES), (), generator=self.generator))
-        self.scale = 1.0 if self.graph else SCALES[pick]
+        self.scale = 1.0 if self.graph or not chosen.case.homogeneous else SCALES[pick]
 
     @property
     def number(self) -> torch.dtype:
@@ -112,13 +112,16 @@ class Trial:
         Under GL and Aff a pose is white and has no unit: invariants do not change with the scale of the input, and
         vectors are multiplied by T with ``T T^* = sum_i x_i x_i^* / n`` on the way back. Its norm is the root mean
         square of the rows, relative to their mean where they are translated. The same holds for groups with a scale.
-        Elsewhere the pose has the unit of the input.
+        Elsewhere the pose has the unit of the input. Of a direct sum it is the largest of its terms.
         """
-        if not self.chosen.case.unitless:
-            return torch.ones(len(x), dtype=torch.float64)
-        y = x.to(torch.promote_types(x.dtype, torch.float64))
-        y = y - y.mean(1, keepdim=True) if self.chosen.case.affine else y
-        return torch.linalg.vector_norm(y, dim=(1, 2)) / y.shape[1] ** 0.5
+        blocks = self.chosen.case.blocks
+        units = [] if all(block.unitless for block in blocks) else [torch.ones(len(x), dtype=torch.float64)]
+        for block in blocks:
+            if block.unitless:
+                y = x[..., block.axes].to(torch.promote_types(x.dtype, torch.float64))
+                y = y - y.mean(1, keepdim=True) if block.affine else y
+                units.append(torch.linalg.vector_norm(y, dim=(1, 2)) / y.shape[1] ** 0.5)
+        return torch.stack(units).amax(0)
 
     @property
     def frames(self) -> Any:
