@@ -111,6 +111,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     order = layout.unpad_order(every)
     ordered = replace(cloud.reordered(order), longest=~frame.tied)
     whole = (frame.with_samples(tied, linear, ordered) if exact else None) or group.frame_of(ordered)
+    whole._margin = lambda: frame.margin  # not that of the order which was chosen
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
     # The margin of a tie is that of the rows as given, which does not depend on their order.
     return _with_true_symmetry(
