@@ -9,6 +9,7 @@ turns, of the processor; they are to be at most 1.3 times the mean number of pos
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -192,15 +193,19 @@ def show_times() -> None:
     for name, make in shapes.items():
         x = make().float()
         count = poses(x, mf.SE(3), DEFAULT)
+        expanded = x.repeat(math.ceil(count), 1, 1)[: round(count * len(x))]  # batches need not cost what samples do
         for width in (64, 256):
             net = Transformer(width)
             model = mf.Invariant(net, mf.SE(3), frames=DEFAULT).eval()
             for run in (energy, forces, training):
-                wrapped, plain = times_in_turns([lambda: run(model, x), lambda: run(net, x)])  # noqa: B023
+                shown = [(model, x), (net, x), (net, expanded)]
+                functions = [lambda one=one: run(*one) for one in shown]  # noqa: B023
+                wrapped, plain, alike = times_in_turns(functions)
                 ratio = wrapped / plain
                 mark = "" if ratio / count <= MOST_OVER_POSES else "  OVER"
                 measured = (
                     f"{1e3 * plain:7.2f} ms  x {ratio:5.2f}  poses {count:5.2f}  ratio {ratio / count:5.2f}{mark}"
+                    f"  (plain on as many samples {alike / plain / count:5.2f})"
                 )
                 print(f"{name:24} width {width:4} {run.__name__:10} {measured}", flush=True)
 
