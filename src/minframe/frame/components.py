@@ -50,6 +50,11 @@ class PreservesForm(ActsLinearly, Protocol):
         """The element that undoes ``g``."""
 
 
+def eps_as_given(cloud: Cloud) -> float:
+    """The rounding of the rows of a cloud, relative to their lengths; a boost may have made them shorter since."""
+    return max(1.5 * cloud.eps, BOOSTED_EPS)
+
+
 @dataclass(slots=True)
 class Components:
     """The rows of a cloud by their components in the two parts of the space.
@@ -75,7 +80,7 @@ class Components:
     @property
     def eps(self) -> float:
         """The rounding of the rows as they are given, relative to their lengths."""
-        return max(1.5 * self.cloud.eps, BOOSTED_EPS)
+        return eps_as_given(self.cloud)
 
     @property
     def noise(self) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from minframe.checks import all_true, ordinary_promised, readable
 from minframe.cloud import Cloud
-from minframe.frame.components import BOOSTED_EPS, Components, PreservesForm, components, is_strong
+from minframe.frame.components import Components, PreservesForm, components, eps_as_given, is_strong
 from minframe.frame.linear import LinearFrame
 from minframe.layout import Dense
 from minframe.linalg import gpu, loops
@@ -65,8 +65,7 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
         or cloud.distance is not None
     ):
         return None
-    eps = max(1.5 * cloud.eps, BOOSTED_EPS)
-    found = at_rest(rows, layout, eps, group.orthochronous, group.special, not readable(rows))
+    found = at_rest(rows, layout, eps_as_given(cloud), group.orthochronous, group.special, not readable(rows))
     if found is None:
         return None
     determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=rows.device)
