@@ -197,15 +197,17 @@ def show_times() -> None:
         for width in (64, 256):
             net = Transformer(width)
             model = mf.Invariant(net, mf.SE(3), frames=DEFAULT).eval()
+            chunked = mf.Invariant(net, mf.SE(3), frames=mf.frames.Smooth(chunk=len(x))).eval()
             for run in (energy, forces, training):
-                shown = [(model, x), (net, x), (net, expanded)]
+                shown = [(model, x), (net, x), (net, expanded), (chunked, x)]
                 functions = [lambda one=one: run(*one) for one in shown]  # noqa: B023
-                wrapped, plain, alike = times_in_turns(functions)
+                wrapped, plain, alike, parts = times_in_turns(functions)
                 ratio = wrapped / plain
                 mark = "" if ratio / count <= MOST_OVER_POSES else "  OVER"
                 measured = (
                     f"{1e3 * plain:7.2f} ms  x {ratio:5.2f}  poses {count:5.2f}  ratio {ratio / count:5.2f}{mark}"
-                    f"  (plain on as many samples {alike / plain / count:5.2f})"
+                    f"  (plain on as many samples {alike / plain / count:.2f}; in chunks of {len(x)} poses"
+                    f" {parts / plain / count:.2f})"
                 )
                 print(f"{name:24} width {width:4} {run.__name__:10} {measured}", flush=True)
 
