@@ -23,7 +23,7 @@ from minframe_lab.data import parts, plain
 from minframe_lab.data.app import app
 from minframe_lab.data.jets import events, tables
 from minframe_lab.data.jets.make import Jets
-from minframe_lab.data.slabs import build, store
+from minframe_lab.data.slabs import build, potentials, store
 from minframe_lab.data.slabs import make as slab_maker
 
 h5py = pytest.importorskip("h5py")
@@ -380,6 +380,25 @@ class TestSlabs:
         with pytest.raises(ValueError, match="a process was killed with 0 of 4 parts made"):
             parts.make_parts(found, _dies, 2, lambda _: None)
         assert not any(part.path.exists() for part in found)
+
+    def test_forces_without_a_graph_of_their_own(self) -> None:
+        grad = torch.autograd.grad
+
+        def learned(task: str) -> None:
+            assert task == "ef"
+            x = torch.ones(2, requires_grad=True)
+            (force,) = torch.autograd.grad(x.square().sum(), x, create_graph=True, retain_graph=True)
+            assert not force.requires_grad
+            raise RuntimeError("whatever happens")
+
+        with pytest.raises(RuntimeError, match="whatever happens"):
+            potentials._calculate(learned, task="efsm")
+        assert torch.autograd.grad is grad
+
+    def test_slabs_that_cost_more_are_small(self) -> None:
+        harder = potentials.potential("chgnet")
+        sizes = {len(build.build("train", np.random.default_rng(k), harder.sizes)[0]) for k in range(20)}
+        assert max(sizes) <= 2 * 2 * build.LAYERS + build.MOST_ADSORBATES
 
     def test_unknown_potential(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no potential"):

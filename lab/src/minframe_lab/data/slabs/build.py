@@ -7,20 +7,21 @@ the effective-medium potential they are almost set by the element. So the target
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minframe_lab.data.slabs.potentials import SIZES, potential
+
 METALS = ("Al", "Ni", "Cu", "Pd", "Ag", "Pt", "Au")
 UNSEEN_PAIRS = (("Al", "Pt"), ("Cu", "Pd"), ("Ag", "Ni"), ("Au", "Ni"))  # alloys that training has none of
 ADSORBATES = ("H", "C", "O")
 UNSEEN_ADSORBATE = "N"
 SPLITS = ("train", "validation", "id", "adsorbate", "alloy", "both")
-SIZES = ((2, 2), (3, 2), (3, 3))
 LAYERS = 3
 FIXED_LAYERS = 1
 STRAIN = 0.03  # largest, along each of both axes
@@ -29,8 +30,6 @@ MOST_ADSORBATES = 3
 HEIGHT = (1.0, 1.9)  # of an adsorbate over the top layer, in Angstrom
 APART = 1.6  # least distance of adsorbates
 VACUUM = 8.0
-FORCE = 0.05  # eV/Angstrom at which a structure is relaxed
-MAX_STEPS = 200
 TAGS = {"deep": 0, "surface": 1, "adsorbate": 2}  # as in the reference set
 
 
@@ -68,7 +67,7 @@ def pairs(unseen: bool) -> list[tuple[str, ...]]:
     return [pair for pair in seen if pair not in hidden] + [(metal,) for metal in METALS]
 
 
-def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
+def build(split: str, random: np.random.Generator, sizes: Sequence[tuple[int, int]] = SIZES) -> tuple[Any, str]:
     """Atoms of ASE before relaxation, and the element that is adsorbed."""
     from ase.build import fcc100, fcc111
     from ase.constraints import FixAtoms
@@ -84,7 +83,7 @@ def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
     constants = [float(states[atomic_numbers[m]]["a"]) for m in metals]
     constant = constants[0] if len(metals) == 1 else share * constants[0] + (1 - share) * constants[1]
     cut: Any = (fcc111, fcc100)[random.integers(2)]
-    size = SIZES[random.integers(len(SIZES))]
+    size = sizes[random.integers(len(sizes))]
     slab = cut(metals[0], (*size, LAYERS), a=constant, vacuum=VACUUM, periodic=False)
     slab.pbc = (True, True, False)
     if len(metals) == 2:
@@ -116,15 +115,12 @@ def build(split: str, random: np.random.Generator) -> tuple[Any, str]:
 def relax(split: str, calculator: str, seed: int) -> Slab:
     """The sample of a seed, relaxed; of structures that do not come to rest the next is taken."""
     from ase.data import atomic_numbers
-    from ase.optimize import BFGS
 
-    random = np.random.default_rng(seed)
+    random, by = np.random.default_rng(seed), potential(calculator)
     while True:
-        atoms, element = build(split, random)
+        atoms, element = build(split, random, by.sizes)
         before = atoms.copy()
-        atoms.calc = potential(calculator)
-        moved = BFGS(atoms, logfile=None)
-        if moved.run(fmax=FORCE, steps=MAX_STEPS) and np.isfinite(atoms.get_potential_energy()):
+        if by.relax(atoms) and np.isfinite(atoms.get_potential_energy()):
             break
     return Slab(
         numbers=before.numbers.astype(np.int64),
@@ -136,27 +132,3 @@ def relax(split: str, calculator: str, seed: int) -> Slab:
         relaxed=atoms.positions,
         adsorbate=atomic_numbers[element],
     )
-
-
-def potential(name: str) -> Any:
-    """A calculator of ASE: ``"emt"``, the effective-medium potential, or ``"chgnet"``, a learned one."""
-    if name == "emt":
-        from ase.calculators.emt import EMT
-
-        return EMT()
-    if name == "chgnet":
-        return _chgnet()
-    raise ValueError(f"no potential is called {name!r}: use emt or chgnet")
-
-
-@cache
-def _chgnet() -> Any:
-    """Loaded once for all slabs of a process; without stress, which would be a second backward pass."""
-    try:
-        from chgnet.model.dynamics import CHGNetCalculator
-    except ImportError:
-        raise ValueError('the harder slabs are relaxed with CHGNet: pip install -e "lab[chgnet]"') from None
-
-    calculator: Any = CHGNetCalculator(use_device="cpu")
-    calculator.calculate = partial(calculator.calculate, task="ef")
-    return calculator

@@ -14,6 +14,7 @@ import numpy as np
 from minframe_lab.data import parts as chunks
 from minframe_lab.data.parts import Advance, Part
 from minframe_lab.data.slabs import build, store
+from minframe_lab.data.slabs.potentials import MAX_STEPS, potential
 
 SLABS_IN_A_PART = 50
 SUFFIX = ".npz"
@@ -40,26 +41,31 @@ class Wanted:
             "potential": self.potential,
             "seed": self.seed,
             "ase": version("ase"),
-            **({"chgnet": version("chgnet")} if self.potential == "chgnet" else {}),
+            **(self.harder() if self.potential == "chgnet" else {}),
             "metals": list(build.METALS),
             "unseen pairs": [list(pair) for pair in build.UNSEEN_PAIRS],
             "adsorbates": list(build.ADSORBATES),
             "unseen adsorbate": build.UNSEEN_ADSORBATE,
-            "force": build.FORCE,
-            "steps": build.MAX_STEPS,
+            "force": potential(self.potential).force,
+            "steps": MAX_STEPS,
             "part": SLABS_IN_A_PART,
         }
 
+    def harder(self) -> dict[str, Any]:
+        """What is said of slabs by CHGNet besides."""
+        by = potential("chgnet")
+        return {"chgnet": version("chgnet"), "cells": [list(s) for s in by.sizes], "optimiser": by.optimiser}
 
-def make_part(part: Part, seed: int, potential: str) -> None:
+
+def make_part(part: Part, seed: int, by: str) -> None:
     """Relax the samples of a part, each from a seed of its own."""
-    made = [build.relax(part.split, potential, s) for s in part.seeds(seed, part.count)]
+    made = [build.relax(part.split, by, s) for s in part.seeds(seed, part.count)]
     store.write(part.path, store.gather(made))
 
 
 def make(wanted: Wanted, folder: Path, processes: int = 1, advance: Advance = lambda _: None) -> None:
     """Write a file for each split; goes on with what is there."""
-    build.potential(wanted.potential)  # says what to install
+    potential(wanted.potential).calculator()  # says what to install
     chunks.claim(folder, wanted.settings())
     parts = chunks.divide(folder, wanted.counts, SLABS_IN_A_PART, SUFFIX)
     for split, count in sorted(wanted.counts.items(), key=lambda item: item[1]):  # what is small is of use soon
@@ -68,7 +74,7 @@ def make(wanted: Wanted, folder: Path, processes: int = 1, advance: Advance = la
         if target.exists() or not mine:
             advance(count)
             continue
-        chunks.make_parts(mine, partial(make_part, seed=wanted.seed, potential=wanted.potential), processes, advance)
+        chunks.make_parts(mine, partial(make_part, seed=wanted.seed, by=wanted.potential), processes, advance)
         found = [store.read(part.path) for part in mine]
         for part, slabs in zip(mine, found, strict=True):
             if len(slabs) != part.count:
