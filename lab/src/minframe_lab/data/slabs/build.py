@@ -83,7 +83,7 @@ def build(split: str, random: np.random.Generator, sizes: Sequence[tuple[int, in
     constants = [float(states[atomic_numbers[m]]["a"]) for m in metals]
     constant = constants[0] if len(metals) == 1 else share * constants[0] + (1 - share) * constants[1]
     cut: Any = (fcc111, fcc100)[random.integers(2)]
-    size = sizes[random.integers(len(sizes))]
+    size = sizes[int(random.integers(len(sizes)))]
     slab = cut(metals[0], (*size, LAYERS), a=constant, vacuum=VACUUM, periodic=False)
     slab.pbc = (True, True, False)
     if len(metals) == 2:

@@ -66,7 +66,7 @@ def _chgnet() -> Any:
 def _calculate(calculate: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     """Forces that nothing is differentiated through; CHGNet keeps what training on them needs, which takes longer."""
     grad = torch.autograd.grad
-    torch.autograd.grad = lambda *a, **k: grad(*a, **(k | {"create_graph": False, "retain_graph": False}))  # type: ignore[assignment]
+    torch.autograd.grad = lambda *a, **k: grad(*a, **(k | {"create_graph": False, "retain_graph": False}))
     try:
         calculate(*args, **(kwargs | {"task": "ef"}))
     finally:
