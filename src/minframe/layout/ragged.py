@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from minframe.layout.segments import Segments, grouped
+
+
+class BatchVector(NamedTuple):
+    """The sample number of each row ``(N,)``, and the number of samples, which is then not read from it."""
+
+    index: Tensor
+    count: int
 
 
 @dataclass(slots=True)
@@ -115,7 +123,7 @@ class Ragged:
 
     def mean(self, rows: Tensor) -> Tensor:
         rows = rows.to(torch.promote_types(rows.dtype, torch.float64))
-        return self.total(rows) / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+        return self.total(rows) / self.sizes()
 
     def total(self, rows: Tensor) -> Tensor:
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from minframe.constants import constant
 
 SCORE_COUNT = 3  # scores of a pose; an accidental tie of different poses needs as many coincidences
 
@@ -71,7 +72,7 @@ class Choice:
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
 
-@lru_cache(maxsize=64)
+@constant(maxsize=64)
 def probes(length: int) -> Tensor:
     """Fixed pseudo-random numbers from -1 to 1, ``(SCORE_COUNT, length)``; a longer one begins with a shorter.
 
