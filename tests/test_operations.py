@@ -4,8 +4,8 @@ On the PyTorch path: compiled loops step aside where a dispatch mode looks on. W
 (``linalg.few``) is done here, too, where a test asks for it. Operations are those that launch a
 kernel, and not views, which cost the host alone; a frame is counted with its canonical pose.
 
-Inside ``unchecked()`` nothing is waited for in minimal frames. Labelling and poses of smooth frames are waited for by
-nature, as the host orders rows, and as the number of poses depends on the data.
+Inside ``unchecked()`` nothing is waited for in minimal frames. The host orders rows that are tied, unless there is a
+promise that none are, and the number of poses of smooth frames depends on the data, unless it is fixed.
 """
 
 from __future__ import annotations
@@ -115,6 +115,40 @@ def test_nothing_waits_where_no_rows_are_tied(group: Any, kind: str) -> None:
     assert kept[[0, 2]].all()
     assert not kept[1] or "Trivial" in repr(group)  # invariant coordinates tell the points apart
     torch.testing.assert_close(found[0][kept], expected[kept], rtol=1e-11, atol=1e-11)
+
+
+SMOOTH = [mf.O(3), mf.SE(2), mf.U(2), mf.GL(2), mf.Lorentz(3), mf.Translation(2), mf.Cyclic(5), mf.Octahedral()]
+SMOOTH += [mf.O(2) + mf.Trivial(1)]
+
+
+@pytest.mark.parametrize("kind", ["dense", "mask", "moments"])
+@pytest.mark.parametrize("group", SMOOTH, ids=str)
+def test_nothing_waits_for_a_fixed_number_of_poses(group: Any, kind: str) -> None:
+    """Of smooth frames, whose outputs are the same, and so are first derivatives; one pose may be too few."""
+    x = randn(group, 3, 45 if kind == "moments" else 6, group.d)
+    if group == mf.Lorentz(3):
+        x[..., 0] = x[..., 1:].norm(dim=-1) + 0.3
+    mask = torch.arange(x.shape[1]) < torch.tensor([[6], [5], [4]]) if kind == "mask" else None
+
+    def run(method: mf.frames.Smooth) -> tuple[Tensor, Tensor]:
+        y = x.clone().requires_grad_()
+        model = mf.Equivariant(lambda x: x * x.abs(), group, outputs="vector", frames=method, mask="mask")
+        out = model(y, mask=mask)
+        return out.detach(), torch.autograd.grad(out.abs().square().sum(), y)[0]
+
+    usual, found = mf.frames.Smooth(sharpness=12), []
+    expected = run(usual)
+    number = mf.Equivariant(lambda x: x, group, frames=usual, mask="mask").frame(x, mask=mask).poses  # type: ignore[attr-defined]
+    most = int(number.max())
+    with mf.unchecked():
+        waits = counted(lambda: found.append(run(mf.frames.Smooth(sharpness=12, poses=most)))).waits
+    assert not waits, waits
+    torch.testing.assert_close(found[0][0], expected[0], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(found[0][1], expected[1], rtol=1e-9, atol=1e-9)
+    if most > 1:
+        broken = run(mf.frames.Smooth(sharpness=12, poses=most - 1))[0].isnan().flatten(1)
+        real = torch.ones_like(broken) if mask is None else mask.repeat_interleave(group.d, -1)
+        assert torch.equal(broken & real, (number == most).unsqueeze(-1) & real)
 
 
 @pytest.mark.parametrize("group", INDEFINITE, ids=str)

@@ -6,10 +6,10 @@ where they were copied to. They are no part of groups or modules: what is pickle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,24 +17,22 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from minframe.tracing import is_compiling, is_fake
 
-P = ParamSpec("P")
 T = TypeVar("T")
-_copies = WeakIdKeyDictionary()  # of each constant, as long as it lives, its copies by their device
+#: of each constant, as long as it lives, its copies by their device
+_copies: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakIdKeyDictionary()
 
 
-def constant(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def constant(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """A decorator: results are kept, those of ``maxsize`` arguments, and are the same in whatever context."""
 
-    def decorator(function: Callable[P, T]) -> Callable[P, T]:
+    def decorator(function: Callable[..., T]) -> Callable[..., T]:
         @lru_cache(maxsize)
-        def known(*args: P.args, **kwargs: P.kwargs) -> T:
-            return _alone(function, *args, **kwargs)
+        def known(*args: Hashable) -> T:
+            return _alone(function, *args)
 
         @wraps(function)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-            if is_compiling():
-                return function(*args, **kwargs)
-            return known(*args, **kwargs)
+        def wrapped(*args: Hashable) -> T:
+            return function(*args) if is_compiling() else known(*args)
 
         return wrapped
 
@@ -49,16 +47,16 @@ def beside(fixed: Tensor, x: Tensor) -> Tensor:
         return torch.empty(fixed.shape, dtype=fixed.dtype, device=x.device)
     if fixed.device == x.device:
         return fixed
-    copies: dict[torch.device, Tensor] = _copies.setdefault(fixed, {})
+    copies = _copies.setdefault(fixed, {})
     if x.device not in copies:
         copies[x.device] = _alone(fixed.to, x.device)
     return copies[x.device]
 
 
-def _alone(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def _alone(function: Callable[..., T], *args: object) -> T:
     """The result of a function outside of all contexts, such as inference mode, transforms, modes and default devices.
 
     All of these belong to a thread, and tensors that are made inside of them may be of no use outside.
     """
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(function, *args, **kwargs).result()
+        return thread.submit(function, *args).result()

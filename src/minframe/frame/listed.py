@@ -65,8 +65,7 @@ def _layout(n: int, batch: Tensor | BatchVector | None, names: tuple[str, str], 
     """The layout of ``n`` nodes."""
     if batch is None:
         return Dense((), n)
-    count = count_samples(batch) if isinstance(batch, Tensor) and batch.shape == (n,) else -1
-    if count >= 0:
+    if isinstance(batch, Tensor) and batch.shape == (n,) and (count := count_samples(batch)) >= 0:
         return Ragged(batch, count)
     return layout_of(torch.empty((n, 1), device=device), None, batch, names)
 

@@ -47,7 +47,7 @@ def layout_of(
     if mask is not None and batch is not None:
         raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
     if batch is not None:
-        index, known = batch if isinstance(batch, BatchVector) else (batch, None)
+        index, known = (batch.index, batch.count) if isinstance(batch, BatchVector) else (batch, None)
         check_batch(index, x, names[1], known)
         count = known or 0
         if index.shape[0] and known is None:

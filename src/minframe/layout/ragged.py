@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +12,8 @@ from torch import Tensor
 from minframe.layout.segments import Segments, grouped
 
 
-class BatchVector(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BatchVector:
     """The sample number of each row ``(N,)``, and the number of samples, which is then not read from it."""
 
     index: Tensor

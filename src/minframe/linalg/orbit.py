@@ -68,7 +68,7 @@ class Choice:
     @staticmethod
     def of(index: Tensor, group_size: int) -> Choice:
         """One element for each sample, given by its number in a group of size ``group_size``."""
-        weights = torch.nn.functional.one_hot(index, group_size).double()
+        weights = (index.unsqueeze(-1) == torch.arange(group_size, device=index.device)).double()
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
 
