@@ -184,17 +184,17 @@ class Discrete(MatrixGroup):
             )  # no NaN in the gradient at zero
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
-        allowed = (True,) * self.order
+        allowed: tuple[bool, ...] | None = None
         for x in getattr(cloud, "grids", ()):
             _, here, inward, _ = self.tables(x)
-            allowed = tuple(a and b for a, b in zip(allowed, here, strict=True))
+            allowed = here if allowed is None else tuple(a and b for a, b in zip(allowed, here, strict=True))
             values, size = grid_scores(_channels(x, cloud.layout, self.d), inward)
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
-        if not any(allowed):
+        if allowed is not None and not any(allowed):
             shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]  # type: ignore[attr-defined]
             raise ValueError(f"no element of {self} brings grids of the shapes {shapes} into ascending order together")
-        return found, None if all(allowed) else beside(_as_tensor(allowed), found[0].values)
+        return found, None if allowed is None or all(allowed) else beside(_as_tensor(allowed), found[0].values)
 
     def tables(self, x: Tensor) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
         """The tables of ``linalg.grid`` for grids of the shape of ``x``."""

@@ -48,7 +48,7 @@ class Smooth(Method):
     samples of a batch, and must return one entry per sample (or row). With a batch vector, rows and ``edge_index`` are
     repeated. Every tensor argument needs a type: ``"scalar"`` for an entry per sample, ``"node"`` for one per row,
     ``"constant"`` for what all samples share. ``torch.compile`` breaks its graph at the frame, whose size depends on
-    the data.
+    the data, but for a fixed number of ``poses``.
 
     | group | continuous |
     |---|---|
