@@ -40,8 +40,8 @@ WAITING = {
     "_linalg_check_errors",
 }
 
-#: operations that launch nothing: memory is set aside, or a question of dtypes answered
-FREE = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "promote_types"}
+#: operations that launch nothing: memory is set aside, or a question of dtypes and devices answered
+FREE = {"device", "empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "promote_types"}
 
 
 class Operations(TorchDispatchMode):
@@ -80,6 +80,8 @@ def _is_view(function: Any, args: Sequence[Any], result: Any) -> bool:
     """Whether the result is memory of an argument, unchanged."""
     if function._schema.is_mutable:
         return False
+    if function.is_view:  # without values there is no memory to look at
+        return True
     mine = {x.untyped_storage()._cdata for x in tree_leaves(list(args)) if isinstance(x, Tensor)}
     made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
     return bool(made) and all(x.untyped_storage()._cdata in mine for x in made)

@@ -96,6 +96,30 @@ CASES: list[tuple[str, Callable[[], object], type[Exception], str]] = [
         "batch leaves sample 1 of 3 with no points: renumber",
     ),
     (
+        "batch beyond its size",
+        lambda: mf.O(3).frame(X[0], batch=torch.tensor([0, 0, 1, 1, 1]), batch_size=1),
+        ValueError,
+        "batch has the sample number 1, counted from 0, but there are said to be 1 samples: correct one",
+    ),
+    (
+        "batch with empty samples behind",
+        lambda: mf.canonicalize(X[0], mf.O(3), batch=torch.tensor([0, 0, 1, 1, 1]), batch_size=3),
+        ValueError,
+        "batch leaves sample 2 of 3 with no points",
+    ),
+    (
+        "batch size that has to be read",
+        lambda: mf.O(3).frame(X[0], batch=torch.tensor([0, 0, 1, 1, 1]), batch_size=torch.tensor(2)),
+        TypeError,
+        "batch_size must be an integer, the number of samples, got Tensor",
+    ),
+    (
+        "batch size without a batch",
+        lambda: mf.Equivariant(torch.sin, mf.O(3), batch_size="size"),
+        ValueError,
+        "batch_size names 'size', the number of samples of a batch vector: name that in batch=",
+    ),
+    (
         "negative batch",
         lambda: mf.O(3).frame(X[0], batch=torch.tensor([0, 0, -1, 1, 1])),
         ValueError,

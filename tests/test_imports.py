@@ -17,7 +17,7 @@ import minframe
 ROOT = Path(minframe.__file__).parent
 #: From the ground up. What stands in one row may import each other, but in no ring.
 LAYERS = (
-    ("types", "tracing", "checks", "dtypes", "built"),
+    ("types", "tracing", "checks", "constants", "dtypes", "built"),
     ("layout",),
     ("linalg",),
     ("labelling",),

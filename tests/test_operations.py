@@ -4,9 +4,8 @@ On the PyTorch path: compiled loops step aside where a dispatch mode looks on. W
 (``linalg.few``) is done here, too, where a test asks for it. Operations are those that launch a
 kernel, and not views, which cost the host alone; a frame is counted with its canonical pose.
 
-Inside ``unchecked()`` nothing is waited for in minimal frames, but of finite groups, whose elements are copied to the
-device. Labelling and poses of smooth frames are waited for by nature, as the host orders rows, and as the number of
-poses depends on the data.
+Inside ``unchecked()`` nothing is waited for in minimal frames. The host orders rows that are tied, unless there is a
+promise that none are, and the number of poses of smooth frames depends on the data, unless it is fixed.
 """
 
 from __future__ import annotations
@@ -24,10 +23,19 @@ from minframe.testing import particles
 from operations import Operations, counted, on_another_device
 from table import DTYPES, EUCLIDEAN, FINITE, LINEAR, SCALED, SUMS, clouds_for, number, options, randn
 
-QUIET = [*EUCLIDEAN, *LINEAR, *SUMS, *SCALED]
-QUIET += [g for g in FINITE if isinstance(g, mf.Signs | mf.SignedPermutations)]
+QUIET = [*EUCLIDEAN, *LINEAR, *SUMS, *SCALED, *FINITE]
 INDEFINITE = [mf.O(1, 1), mf.O(2, 2), mf.SO(3, 1), mf.OrthochronousLorentz(4), mf.Poincare(3), mf.U(2, 2), mf.SU(2, 1)]
 INDEFINITE += [g for g in SUMS if g == mf.O(1, 2) + mf.E(2)]
+
+
+def pads(group: mf.Group) -> bool:
+    """Whether rows of a batch vector are padded to the length of the largest sample, which is read."""
+    return any(isinstance(part, mf.SignedPermutations) for part in getattr(group, "groups", (group,)))
+
+
+def is_indefinite(group: mf.Group) -> bool:
+    """Whether it takes thousands of operations, of which a mask adds some and takes none away."""
+    return any(getattr(getattr(part, "linear", part), "q", 0) for part in getattr(group, "groups", (group,)))
 
 
 def cost(group: mf.Group, x: Tensor, grad: bool = False) -> Operations:
@@ -56,17 +64,91 @@ def test_nothing_waits(group: mf.Group, grad: bool) -> None:
     ("group", "ordinary"), [(g, False) for g in QUIET] + [(mf.OrthochronousLorentz(), True)], ids=str
 )
 def test_nothing_is_copied_to_another_device_or_read_there(group: mf.Group, ordinary: bool) -> None:
-    """Not with a mask either, nor by the averages of further types."""
+    """Not with a mask or a batch vector of known size either, nor by the averages of further types."""
     with on_another_device() as device, mf.unchecked(ordinary=ordinary), Operations() as found:
         x = torch.empty(2, 12, group.d, dtype=number(group), device=device)  # type: ignore[attr-defined]
         mask = torch.empty(2, 12, dtype=torch.bool, device=device)
-        for given in (None, mask):
-            _, frame = mf.canonicalize(x, group, mask=given)
+        batch = torch.empty(24, dtype=torch.int64, device=device)
+        layouts: list[dict[str, Any]] = [{"mask": mask}, {"batch": batch, "batch_size": 2}]
+        for layout in layouts if is_indefinite(group) and not ordinary else [{}, *layouts]:
+            if "batch" in layout and pads(group):
+                continue
+            _, frame = mf.canonicalize(x.flatten(0, 1) if "batch" in layout else x, group, **layout)
             for name in ("vector", "covector", "tensor", "pseudovector"):
                 if name in group.types:
                     y = torch.empty(2, *(2 if name == "tensor" else 1) * (group.d,), dtype=x.dtype, device=device)  # type: ignore[attr-defined]
                     frame.from_canonical(y, name)
     assert not found.waits, found.waits
+
+
+UNTIED = [mf.O(3), mf.SE(3), mf.U(2), mf.Aff(3), mf.Lorentz(), mf.Trivial(2), mf.E(2) + mf.Trivial(1), mf.Sim(3)]
+
+
+@pytest.mark.parametrize("kind", ["unordered", "unordered, batch vector", "product", "product, 70 points"])
+@pytest.mark.parametrize("group", UNTIED, ids=str)
+def test_nothing_waits_where_no_rows_are_tied(group: Any, kind: str) -> None:
+    """That is promised. Results are those found by looking; a sample that breaks the promise is NaN, and it alone."""
+    symmetry, frames = group, mf.frames.Unordered()
+    if kind.startswith("product"):
+        symmetry = mf.S() * group
+    x = randn(group, 3, 70 if "70" in kind else 8, group.d)
+    x[1] = torch.cat([x[1, ::2], -x[1, ::2]])  # symmetric
+    layout: dict[str, Any] = {}
+    if "vector" in kind:
+        layout = {"batch": torch.arange(3).repeat_interleave(x.shape[1]), "batch_size": 3}
+    model = mf.Equivariant(
+        lambda x, batch=None: x * x.abs(),
+        symmetry,
+        outputs="vector",
+        frames=frames,
+        batch="batch",
+        batch_size="batch_size",
+    )
+    given = x.flatten(0, 1) if layout else x
+    expected, found = model(given, **layout).view(x.shape), []
+    with mf.unchecked(ordinary=True):
+        waits = counted(lambda: found.append(model(given, **layout).view(x.shape))).waits
+    assert not waits, waits
+    broken = found[0].isnan().flatten(1)
+    assert torch.equal(broken.any(-1), broken.all(-1))
+    kept = ~broken.any(-1)
+    assert kept[[0, 2]].all()
+    assert not kept[1] or "Trivial" in repr(group)  # invariant coordinates tell the points apart
+    torch.testing.assert_close(found[0][kept], expected[kept], rtol=1e-11, atol=1e-11)
+
+
+SMOOTH = [mf.O(3), mf.SE(2), mf.U(2), mf.GL(2), mf.Lorentz(3), mf.Translation(2), mf.Cyclic(5), mf.Octahedral()]
+SMOOTH += [mf.O(2) + mf.Trivial(1)]
+
+
+@pytest.mark.parametrize("kind", ["dense", "mask", "moments"])
+@pytest.mark.parametrize("group", SMOOTH, ids=str)
+def test_nothing_waits_for_a_fixed_number_of_poses(group: Any, kind: str) -> None:
+    """Of smooth frames, whose outputs are the same, and so are first derivatives; one pose may be too few."""
+    x = randn(group, 3, 45 if kind == "moments" else 6, group.d)
+    if group == mf.Lorentz(3):
+        x[..., 0] = x[..., 1:].norm(dim=-1) + 0.3
+    mask = torch.arange(x.shape[1]) < torch.tensor([[6], [5], [4]]) if kind == "mask" else None
+
+    def run(method: mf.frames.Smooth) -> tuple[Tensor, Tensor]:
+        y = x.clone().requires_grad_()
+        model = mf.Equivariant(lambda x: x * x.abs(), group, outputs="vector", frames=method, mask="mask")
+        out = model(y, mask=mask)
+        return out.detach(), torch.autograd.grad(out.abs().square().sum(), y)[0]
+
+    usual, found = mf.frames.Smooth(sharpness=12), []
+    expected = run(usual)
+    number = mf.Equivariant(lambda x: x, group, frames=usual, mask="mask").frame(x, mask=mask).poses  # type: ignore[attr-defined]
+    most = int(number.max())
+    with mf.unchecked():
+        waits = counted(lambda: found.append(run(mf.frames.Smooth(sharpness=12, poses=most)))).waits
+    assert not waits, waits
+    torch.testing.assert_close(found[0][0], expected[0], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(found[0][1], expected[1], rtol=1e-9, atol=1e-9)
+    if most > 1:
+        broken = run(mf.frames.Smooth(sharpness=12, poses=most - 1))[0].isnan().flatten(1)
+        real = torch.ones_like(broken) if mask is None else mask.repeat_interleave(group.d, -1)
+        assert torch.equal(broken & real, (number == most).unsqueeze(-1) & real)
 
 
 @pytest.mark.parametrize("group", INDEFINITE, ids=str)
@@ -122,6 +204,42 @@ def test_operations_where_each_is_a_launch(elsewhere: None, group: mf.Group, mos
     assert found.kernels.total() <= most, found.kernels
     assert not found.waits
     assert operations(group, 1000).kernels.total() <= most + 6  # the longest row counts for the rank
+
+
+@pytest.mark.parametrize(
+    ("group", "most"),
+    [
+        (mf.O(3), (37, 47, 100)),
+        (mf.SO(3), (40, 50, 103)),
+        (mf.E(3), (40, 57, 113)),
+        (mf.SE(3), (43, 60, 116)),
+        (mf.O(8), (102, 112, 295)),
+        (mf.Lorentz(), (78,)),
+        (mf.ProperLorentz(), (80,)),
+        (mf.OrthochronousLorentz(), (80,)),
+        (mf.U(3), (97, 103, 130)),
+        (mf.SU(3), (104, 110, 137)),
+        (mf.GL(3), (416, 418, 534)),
+        (mf.SL(3), (441, 443, 560)),
+        (mf.Aff(3), (419, 433, 550)),
+        (mf.Octahedral(), (99, 106, 116)),
+    ],
+    ids=str,
+)
+def test_launches_on_another_device(group: Any, most: tuple[int, ...]) -> None:
+    """Of a dense batch; with a mask; with a batch vector. Nothing but the device of a tensor decides on the way."""
+    for layout, bound in zip(("dense", "mask", "batch"), most, strict=False):
+        with on_another_device() as device, mf.unchecked(ordinary=True):
+            x = torch.empty(16, 20, group.d, dtype=number(group, torch.float32), device=device)
+            given: dict[str, Any] = {}
+            if layout == "mask":
+                given = {"mask": torch.empty(16, 20, dtype=torch.bool, device=device)}
+            if layout == "batch":
+                x = x.flatten(0, 1)
+                given = {"batch": torch.empty(320, dtype=torch.int64, device=device), "batch_size": 16}
+            found = counted(lambda x=x, given=given: mf.canonicalize(x, group, **given))  # type: ignore[misc]
+        assert found.kernels.total() <= bound, (layout, found.kernels)
+        assert not found.waits, found.waits
 
 
 def lorentz_operations(group: mf.Group, rapidity: float = 0.0) -> Operations:

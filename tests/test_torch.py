@@ -224,6 +224,20 @@ def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
 
 
 @pytest.mark.slow
+def test_compiles_with_what_is_known_beforehand() -> None:
+    """The number of samples of a batch vector, and of poses of smooth frames: no shape depends on the data."""
+    x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    model = mf.Equivariant(mlp(), mf.E(3), batch="batch", batch_size="batch_size")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for numbers, count in ((batch, 3), ((batch > 0).long(), 2)):
+        given = {"batch": numbers, "batch_size": count}
+        torch.testing.assert_close(compiled(x, **given), model(x, **given))
+    smooth = mf.Equivariant(mlp(), mf.O(3), outputs="vector", frames=mf.frames.Smooth(poses=4))
+    clouds = torch.randn(3, 6, 3, dtype=torch.float64)
+    torch.testing.assert_close(torch.compile(smooth, fullgraph=True, backend="aot_eager")(clouds), smooth(clouds))
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_compiles_permutations_with_a_batch_vector() -> None:
     # Here samples are padded to the size of the largest, so there is a graph break.

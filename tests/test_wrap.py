@@ -523,3 +523,30 @@ def test_linear_groups_leave_what_belongs_to_rows_alone(group: mf.groups.base.Gr
     for inputs in ("point", {"pos": "point", "kinds": "scalar"}, {"pos": "point", "kinds": "node"}):
         model = mf.Equivariant(lambda pos, kinds: kinds, group, inputs, "node")
         assert torch.equal(model(x, kinds), kinds)
+
+
+@pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Smooth(sharpness=8)], ids=str)
+def test_the_number_of_samples_that_a_batch_vector_has(frames: mf.frames.Method) -> None:
+    """A backbone is told how many it is shown; one without the argument is not."""
+    seen: list[int] = []
+
+    def pooled(x: Tensor, batch: Tensor, count: int) -> Tensor:
+        seen.append(count)
+        return x.new_zeros(count, 3).index_add(0, batch, x)
+
+    x, batch = torch.randn(12, 3, dtype=torch.float64), torch.arange(12) // 4
+    model = mf.Equivariant(pooled, mf.O(3), outputs="vector", batch="batch", batch_size="count", frames=frames)
+    given = model(x, batch=batch, count=3)
+    poses = model.frame(x, batch=batch, count=3).shown_layout.batch_shape[0]
+    assert seen == [poses]
+    assert poses >= 3
+    silent = mf.Equivariant(
+        lambda x, batch: x.new_zeros(int(batch.max()) + 1, 3).index_add(0, batch, x),
+        mf.O(3),
+        outputs="vector",
+        batch="batch",
+        batch_size="count",
+        frames=frames,
+    )
+    torch.testing.assert_close(silent(x, batch=batch, count=3), given)
+    torch.testing.assert_close(silent(x, batch=batch), given)

@@ -31,13 +31,21 @@ def unchecked(*, ordinary: bool = False) -> Iterator[None]:
     """Skip the checks that read the data (NaN and infinity, empty samples), and so their device synchronisation.
 
     Nothing is assumed instead: clouds of any rank have the frame that they have elsewhere, and a sample with NaN gives
-    NaN. On a device that would be waited for, nothing is read to leave out cases either, and all are computed.
+    NaN. On a device that would be waited for, nothing is read to leave out cases either, and all are computed. The
+    number of samples in a batch vector is read unless it is given, as ``batch_size``; ties are looked for, and poses of
+    smooth frames counted.
 
     Args:
-        ordinary: a promise about momenta under the Lorentz groups, so that frames take few operations on a GPU, 80
-            instead of 2,000: all clouds have a time-like total momentum, not by accident, and determine all axes, none
-            of them by less than some 1e-5 of the mass, times the square of E / M. A sample that breaks it is NaN. It
-            has no effect where nothing is waited for, as on a CPU, nor on other groups.
+        ordinary: a promise, so that frames take few operations on a GPU and no wait. It has no effect where nothing is
+            waited for, as on a CPU. A sample that breaks it is NaN.
+
+            *Momenta under the Lorentz groups*: all clouds have a time-like total momentum, not by accident, and
+            determine all axes, none of them by less than some 1e-5 of the mass, times the square of E / M. Frames take
+            80 operations instead of 2,000.
+
+            *Frames that ignore the order of rows, and products with* ``S()``: no rows are tied. That is, no two are
+            equally long where one of them carries an axis; and, for products, the invariants of points (lengths,
+            angles with moments of the cloud; under GL, SL and Aff coordinates as well) tell all of them apart.
     """
     tokens = _checks.set(NOTHING), _ordinary.set(ordinary)
     try:
@@ -253,8 +261,8 @@ def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
         raise ValueError(f"{name} leaves {which} with no points: drop it, or mark one of its points as real")
 
 
-def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
-    """An integer vector ``(N,)`` with the sample number of each row of a cloud ``x``."""
+def check_batch(batch: Tensor, x: Tensor, name: str = "batch", count: int | None = None) -> None:
+    """An integer vector ``(N,)`` with the sample number of each row of a cloud ``x``; ``count`` of them, if known."""
     if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32):
         got = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise TypeError(f"{name} must be an integer tensor of sample numbers, got {got}: use for example batch.long()")
@@ -267,12 +275,17 @@ def check_batch(batch: Tensor, x: Tensor, name: str = "batch") -> None:
     if data_checks_enabled() and batch.shape[0]:
         if bool(batch.min() < 0):
             raise ValueError(f"{name} has negative sample numbers (smallest {int(batch.min())}): count samples from 0")
+        if count is not None and bool(batch.max() >= count):
+            raise ValueError(
+                f"{name} has the sample number {int(batch.max())}, counted from 0, but there are said to be {count} "
+                "samples: correct one"
+            )
         if bool(batch.max() >= batch.shape[0]):
             raise ValueError(
                 f"{name} has the sample number {int(batch.max())} but only {batch.shape[0]} rows, so some samples have "
                 "no points: renumber the samples, for example with torch.unique(batch, return_inverse=True)[1]"
             )
-        sizes = torch.bincount(batch)
+        sizes = torch.bincount(batch, minlength=count or 0)
         if bool(sizes.min() == 0):
             raise ValueError(
                 f"{name} leaves sample {int(sizes.argmin())} of {len(sizes)} with no points: "

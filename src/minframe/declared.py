@@ -21,13 +21,23 @@ def check_kinds(backbone: object, group: object, frames: object) -> None:
 
 
 def check_names(
-    signature: Signature, group: Group, inputs: dict[str, Any], outputs: Any, mask: object, batch: object
+    signature: Signature,
+    group: Group,
+    inputs: dict[str, Any],
+    outputs: Any,
+    mask: object,
+    batch: object,
+    batch_size: object,
 ) -> None:
     """Raise an error unless arguments and types are named that the backbone and the group have."""
     for name in inputs:
         if not signature.accepts(name):
             raise ValueError(f"backbone has no argument {name!r} to give a type to; it has: {signature}")
-    for option, value in (("mask", mask), ("batch", batch)):
+    if batch_size is not None and batch is None:
+        raise ValueError(
+            f"batch_size names {batch_size!r}, the number of samples of a batch vector: name that in batch="
+        )
+    for option, value in (("mask", mask), ("batch", batch), ("batch_size", batch_size)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{option} must be the name of an argument, such as {option!r}, got {type(value).__name__}")
         if value in inputs:

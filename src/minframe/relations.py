@@ -12,7 +12,7 @@ from minframe.checks import check_mask, check_numbers, check_tensor, data_checks
 from minframe.cloud import Relations
 from minframe.labelling.colours import channels, edge_colours, node_colours
 from minframe.labelling.rows import node_classes, pair_colours
-from minframe.layout import Dense, Layout, Ragged, layout_of
+from minframe.layout import BatchVector, Dense, Layout, Ragged, layout_of
 from minframe.types import Type
 
 Named = tuple[str, Tensor]
@@ -48,7 +48,7 @@ def rows_layout(
     nodes: Sequence[Named],
     edges: Sequence[Named],
     mask: Tensor | None,
-    batch: Tensor | None,
+    batch: Tensor | BatchVector | None,
     names: tuple[str, str],
 ) -> Layout:
     """The layout of the nodes of graphs."""

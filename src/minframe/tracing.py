@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 import torch.utils.data
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.utils import _pytree
 
@@ -38,6 +39,14 @@ def is_mapped(x: Tensor) -> bool:
             return True
         x = torch._C._functorch.get_unwrapped(x)
     return False
+
+
+def is_fake(x: Tensor) -> bool:
+    """Whether ``x`` has a device and no values, as where memory is estimated.
+
+    Private: no public name says so. There since PyTorch 2.0.
+    """
+    return isinstance(x, FakeTensor)
 
 
 def is_pushed(x: Tensor) -> bool:

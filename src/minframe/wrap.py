@@ -16,6 +16,7 @@ from minframe.frame.collate import fitted
 from minframe.frame.weighted import WeightedFrame
 from minframe.frames import Method, Minimal
 from minframe.groups.base import Group
+from minframe.layout import batch_vector
 from minframe.prior import Turn, check_prior, miss, turn
 from minframe.recorded import RecordsLabelling
 from minframe.rowwise import check_rowwise, untyped
@@ -73,6 +74,8 @@ class Equivariant(RecordsLabelling):
         batch: name of the argument that carries the sample number of each row, ``(N,)``, as in PyTorch Geometric.
             Both are forwarded to the backbone if it accepts them. Groups that put points in order pad samples to the
             size of the largest, which breaks the graph of ``torch.compile`` there.
+        batch_size: name of the argument that carries the number of samples in ``batch``, an integer, so that it is not
+            read. Forwarded if the backbone accepts it, as the number of samples that the backbone is shown.
         frames: how the group elements are chosen.
         detach_frame: let no gradient flow through the choice of the frame. Inputs keep the one through their pose.
         prior: rotates canonical poses to the orientation on which the backbone was trained: an orthogonal matrix
@@ -92,6 +95,7 @@ class Equivariant(RecordsLabelling):
         frames: Method = MINIMAL,
         detach_frame: bool = False,
         prior: Tensor | Callable[..., Any] | None = None,
+        batch_size: str | None = None,
     ) -> None:
         super().__init__()
         check_kinds(backbone, group, frames)
@@ -102,9 +106,10 @@ class Equivariant(RecordsLabelling):
         self.outputs = outputs
         self.mask = mask
         self.batch = batch
+        self.batch_size = batch_size
         self.frames = frames
         self.detach_frame = detach_frame
-        check_names(self.signature, group, self.inputs, outputs, mask, batch)
+        check_names(self.signature, group, self.inputs, outputs, mask, batch, batch_size)
         self.frame_on = frame_paths(self.inputs, frame_on, group, frames)
         self.labelling = frames.labelling(group)
         self.prior = None if prior is None else check_prior(prior, group)
@@ -115,7 +120,9 @@ class Equivariant(RecordsLabelling):
         #: whether the backbone has an argument of its own that is called "frame"
         self._takes_frame = self.signature.accepts("frame")
         #: arguments that the backbone does not take
-        self._withheld = {name for name in (mask, batch) if name and not self.signature.accepts_keyword(name)}
+        self._withheld = {
+            name for name in (mask, batch, batch_size) if name and not self.signature.accepts_keyword(name)
+        }
 
     def _signature(self, backbone: Callable[..., Any]) -> Signature:
         """The arguments that can have a type."""
@@ -183,6 +190,8 @@ class Equivariant(RecordsLabelling):
         for name in () if frame.keeps_rows else (self.mask, self.batch):
             if name is not None and values.get(name) is not None:
                 values[name] = frame.reorder(values[name])
+        if self.batch_size and values.get(self.batch_size) is not None:
+            values[self.batch_size] = frame.shown_layout.batch_shape[0]
         by = None if self.prior is None else self._turn(frame, values)
         if by is not None:
             there = by.there
@@ -310,6 +319,8 @@ class Equivariant(RecordsLabelling):
             self.group.check_frame_types([i.type for i in present])
         mask = values.get(self.mask) if self.mask else None
         batch = values.get(self.batch) if self.batch else None
+        if self.batch_size:
+            batch = batch_vector(batch, values.get(self.batch_size), self.batch_size)
         cloud = self.group.cloud(present, mask, batch, (self.mask or "mask", self.batch or "batch"))
         if self._names_rows and not (self._all_move and values.keys() <= self.inputs.keys()):
             others = {name: x for name, x in values.items() if name not in (self.mask, self.batch)}
@@ -348,5 +359,7 @@ class Invariant(Equivariant):
         frames: Method = MINIMAL,
         detach_frame: bool = False,
         prior: Tensor | Callable[..., Any] | None = None,
+        batch_size: str | None = None,
     ) -> None:
-        super().__init__(backbone, group, inputs, "scalar", frame_on, mask, batch, frames, detach_frame, prior)
+        how = frame_on, mask, batch, frames, detach_frame, prior, batch_size
+        super().__init__(backbone, group, inputs, "scalar", *how)

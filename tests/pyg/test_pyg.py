@@ -27,6 +27,7 @@ from torch_geometric.nn import (
 
 import minframe as mf
 import minframe.pyg
+from operations import counted
 
 BOUND = {torch.float64: 1e-11, torch.float32: 1e-5}
 FRAMES = [mf.frames.Unordered(), mf.frames.Minimal(), mf.frames.Smooth()]
@@ -199,6 +200,20 @@ def test_one_graph_is_as_good_as_a_batch() -> None:
         together = model(batch())
         alone = torch.cat([model(graph(name)) for name in SHAPES])
         assert torch.allclose(together, alone, rtol=0, atol=1e-11)
+
+
+def test_the_number_of_graphs_is_not_read() -> None:
+    """The data knows it, and so nothing is waited for."""
+    data, found = Batch.from_data_list([graph("generic"), graph("more")]), []
+    model = mf.pyg.Equivariant(lambda data: data.pos.sin(), mf.SE(3), frames=mf.frames.Minimal())
+    expected = model(data)
+    with mf.unchecked():
+        waits = counted(lambda: found.append(model(data))).waits
+    assert not waits, waits
+    torch.testing.assert_close(found[0], expected, rtol=1e-11, atol=1e-11)
+    ptr: list[Tensor] = []
+    mf.pyg.Invariant(lambda data: ptr.append(data.ptr) or data.pos[:2], mf.SE(3))(data)  # type: ignore[func-returns-value]
+    assert torch.equal(ptr[0], data.ptr)
 
 
 def test_forces() -> None:

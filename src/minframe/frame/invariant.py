@@ -19,6 +19,7 @@ from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
+from minframe.frame.ordinary import is_promised, order_apart, undefined
 from minframe.frame.pairs import Pairs, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
 from minframe.frame.point_set import PointSet, point_set
@@ -62,6 +63,11 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
         return CompiledFrame(group, group.linear, cloud, "product")
     check_values(group, cloud)
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
+    if is_promised(points.rows):
+        order, apart = order_apart(points)
+        rows, lost = cloud.layout.unpad_order(order), ~apart.view(cloud.layout.batch_shape)
+        linear = undefined(group.linear.frame_of(cloud.reordered(rows)), lost)
+        return ProductFrame(group, cloud, rows, linear, None, (), shown=True, margin=lambda: order_margin(points))
     ordering = order_points(points, group.permutations.backend)
     order, rows, linear, pairs = _framed(group.linear, cloud, ordering, points)
     twins = None if ordering.twins is None else _coincident(order, ordering)
@@ -89,6 +95,8 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
+    if is_promised(frame.tied):
+        return undefined(frame, frame.tied)
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
     # In a canonical order the first row that is long enough is taken, so that almost equal rows give the same choice.
     few = replace(cloud.select(tied), longest=False)

@@ -12,7 +12,7 @@ from minframe.cloud import Cloud, Input, Relations
 from minframe.labelling.cluster import combine
 from minframe.labelling.colours import channels, tolerance
 from minframe.labelling.rows import count_samples, joins_nodes
-from minframe.layout import Dense, Layout, Ragged, layout_of
+from minframe.layout import BatchVector, Dense, Layout, Ragged, layout_of
 
 
 def sparse_cloud(
@@ -21,7 +21,7 @@ def sparse_cloud(
     index: Sequence[Input],
     attr: Sequence[Input],
     mask: Tensor | None,
-    batch: Tensor | None,
+    batch: Tensor | BatchVector | None,
     names: tuple[str, str] = ("mask", "batch"),
     num_nodes: int | None = None,
 ) -> Cloud:
@@ -40,7 +40,7 @@ def sparse_cloud(
     elif nodes:
         n = nodes[0].x.shape[0]
     elif batch is not None:
-        n = batch.shape[0]
+        n = (batch.index if isinstance(batch, BatchVector) else batch).shape[0]
     else:
         check_edge_index(edge_index, index[0].name)
         n = int(edge_index.max()) + 1 if edge_index.numel() else 0
@@ -61,12 +61,11 @@ def sparse_cloud(
     return Cloud([], layout, name=", ".join(i.name for i in [*nodes, *index, *attr]), relations=relations)
 
 
-def _layout(n: int, batch: Tensor | None, names: tuple[str, str], device: torch.device) -> Layout:
+def _layout(n: int, batch: Tensor | BatchVector | None, names: tuple[str, str], device: torch.device) -> Layout:
     """The layout of ``n`` nodes."""
     if batch is None:
         return Dense((), n)
-    count = count_samples(batch) if isinstance(batch, Tensor) and batch.shape == (n,) else -1
-    if count >= 0:
+    if isinstance(batch, Tensor) and batch.shape == (n,) and (count := count_samples(batch)) >= 0:
         return Ragged(batch, count)
     return layout_of(torch.empty((n, 1), device=device), None, batch, names)
 

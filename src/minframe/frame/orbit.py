@@ -19,6 +19,7 @@ from torch import Tensor
 
 from minframe.checks import all_true, check_finite
 from minframe.cloud import Cloud
+from minframe.constants import beside
 from minframe.dtypes import narrow, wide
 from minframe.frame.base import Frame
 from minframe.frame.product import Pair
@@ -58,8 +59,7 @@ class OrbitFrame(Frame):
         self.keeps_scalars = shown
         self.keeps_rows = not shown
         self._shown = shown
-        device = cloud.inputs[0][0].device
-        self.matrices = matrices.to(device)
+        self.matrices = beside(matrices, cloud.inputs[0][0])
         self._mask = self.layout.padding_mask()
         self._colours, self._edges = None, None
         relations = cloud.relations
@@ -77,18 +77,18 @@ class OrbitFrame(Frame):
     def _scores(self, rows: Tensor, frequency: float) -> Scores:
         """The scores of sets of rows ``(B, n, c, d)``, the longest of each about one."""
         b, n, c, d = rows.shape
-        waves = frequency * probes(c * d).to(rows.device).view(SCORE_COUNT, c, d)
+        waves = frequency * beside(probes(c * d), rows).view(SCORE_COUNT, c, d)
         # <a, g^-1 x> = sum_c <g a_c, x_c>
         moved = torch.einsum("gij,scj->gsci", self.matrices, waves).flatten(2)
         phase = rows.flatten(2) @ moved.flatten(0, 1).mT  # (B, n, G * SCORE_COUNT)
         if self._colours is not None:
-            shift = probes(int(self._colours.max()) + 2 if self._colours.numel() else 1).to(rows.device)
+            shift = beside(probes(int(self._colours.max()) + 2 if self._colours.numel() else 1), rows)
             phase = phase + 3 * shift[0][self._colours.clamp_min(-1) + 1].unsqueeze(-1)
         signal = torch.sin(phase + 0.7)
         if self._mask is not None:
             signal = signal * self._mask.unsqueeze(-1)
         if self._edges is not None:  # what a row sees of the others, by the colours of edges
-            values = probes(int(self._edges.max() - self._edges.min()) + 1).to(rows.device)[0]
+            values = beside(probes(int(self._edges.max() - self._edges.min()) + 1), rows)[0]
             signal = signal * (1 + (values[self._edges - self._edges.min()] @ signal) / n)
         values = signal.sum(1).view(b, len(self.matrices), SCORE_COUNT).mT
         size = n**0.5 * frequency / FREQUENCIES[0]
@@ -96,7 +96,7 @@ class OrbitFrame(Frame):
 
     def _sample_scores(self, x: Tensor) -> Scores:
         """The scores of vectors ``(B, m, d)`` that belong to no row."""
-        w = probes(math.prod(x.shape[1:])).to(x.device).view(SCORE_COUNT, *x.shape[1:])
+        w = beside(probes(math.prod(x.shape[1:])), x).view(SCORE_COUNT, *x.shape[1:])
         values = torch.einsum("gij,smj,bmi->bsg", self.matrices, w, x)
         return Scores(values, torch.linalg.vector_norm(x, dim=(-2, -1)), self.cloud.tolerance)
 

@@ -37,6 +37,7 @@ from minframe.frame.linear import ActsLinearly
 from minframe.labelling.refine import initial
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.qr import MIN_TIE_WIDTH
+from minframe.linalg.solvers import svdvals
 from minframe.linalg.whiten import EQUAL_WHITE
 from minframe.relations import coloured
 
@@ -154,7 +155,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
     stretch: Tensor | float = 1.0
     if matrix is not None:
-        stretch = torch.linalg.matrix_norm(matrix, 2).reshape(-1)
+        stretch = svdvals(matrix)[..., 0].reshape(-1)
     for x, kind in cloud.inputs:
         raw = x.detach()
         y = raw.to(torch.promote_types(raw.dtype, torch.float64))

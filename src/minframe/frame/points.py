@@ -57,12 +57,12 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(-2).conj() * b.unsqueeze(-3)).sum(-1)
 
 
-def _sizes(points: PointSet) -> Tensor:
+def sizes(points: PointSet) -> Tensor:
     """Logarithms of the lengths of the first vectors, ``(B, n)``: rounding is relative to a length."""
     return (torch.linalg.vector_norm(points.rows[..., 0, :], dim=-1) + points.soft).log()
 
 
-def _invariants(points: PointSet) -> Tensor:
+def invariants(points: PointSet) -> Tensor:
     """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
     if points.blocks is None:
         return real(points.rows.flatten(-2))
@@ -123,7 +123,7 @@ def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 
-def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
+def coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     """Coordinates ``(B, n, k)`` on the axes carried by points alone in their cells, and whether these are all axes."""
     assert points.blocks is not None
     order = cells.argsort(dim=-1, stable=True)
@@ -145,7 +145,7 @@ def _coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
 def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     """Cells refined by coordinates, and whether points that are still in one cell are indistinguishable."""
     while True:
-        values, complete = _coordinates(points, cells)
+        values, complete = coordinates(points, cells)
         new = separate(values, cells, points.slack)
         if torch.equal(new, cells):
             break
@@ -176,7 +176,7 @@ def _separated(points: PointSet, start: Tensor) -> tuple[Tensor, Tensor]:
     are cut at gaps, so that a chain of points may be longer than what is equal; a cloud that has such a one is cut at
     every gap that is more than rounding.
     """
-    values = _invariants(points)
+    values = invariants(points)
     cells, margin = separate_with_margin(values, start, points.apart)
     if points.blocks is not None or is_discrete(cells, points.mask).all():
         return cells, margin
@@ -197,7 +197,7 @@ def _twins(cells: Tensor) -> Tensor:
     return torch.full_like(cells, n).scatter_reduce(-1, cells, number, "amin").gather(-1, cells)
 
 
-def _alone(cells: Tensor, mask: Tensor | None) -> Tensor:
+def alone(cells: Tensor, mask: Tensor | None) -> Tensor:
     """Cells in which padding is alone."""
     if mask is None:
         return cells
@@ -212,7 +212,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
-        cells = separate(_sizes(points).unsqueeze(-1), torch.zeros_like(order), points.slack)
+        cells = separate(sizes(points).unsqueeze(-1), torch.zeros_like(order), points.slack)
         apart = is_discrete(cells)
         if bool(apart.all()):
             return Ordering(inverse(cells), None, *none)
@@ -223,7 +223,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     if points.blocks is not None and len(tied):
         cells[tied], complete = _by_coordinates(left.select(tied), cells[tied])
         tied = tied[~complete]
-    cells = _alone(cells, left.mask)
+    cells = alone(cells, left.mask)
     order, twins = order.clone(), twins.clone()
     order[todo], twins[todo] = cells.argsort(dim=-1, stable=True), _twins(cells)
     if points.blocks is None or not len(tied):
@@ -326,7 +326,7 @@ def order_margin(points: PointSet) -> Tensor:
     Points that invariants do not distinguish give zero, unless they coincide: a change by as little as ``equal`` may
     order them by their lengths.
     """
-    start = _alone(points.start(), points.mask)
+    start = alone(points.start(), points.mask)
     cells, margin = _separated(points, start)
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:

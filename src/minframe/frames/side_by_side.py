@@ -37,14 +37,18 @@ class Combined:
     stabiliser: BlockStabiliser
 
 
-def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int]) -> Combined:
-    """The frames of the blocks, which have ``sizes`` coordinates each, as one."""
+def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int], fixed: bool = False) -> Combined:
+    """The frames of the blocks, which have ``sizes`` coordinates each, as one.
+
+    ``fixed``: all samples have equally many poses.
+    """
     sample, picks = parts[0].sample, [torch.arange(len(parts[0].sample), device=parts[0].sample.device)]
     for part in parts[1:]:
         counts = part.poses.view(-1)
         repeats = counts[sample]
         first = (counts.cumsum(0) - counts)[sample]
-        old = torch.repeat_interleave(torch.arange(len(sample), device=sample.device), repeats)
+        old = torch.arange(len(sample), device=sample.device)
+        old = old.repeat_interleave(len(part.sample) // max(len(counts), 1) if fixed else repeats)
         within = torch.arange(len(old), device=sample.device) - (repeats.cumsum(0) - repeats)[old]
         sample, picks = sample[old], [*(pick[old] for pick in picks), first[old] + within]
     weight = torch.ones_like(parts[0].weights[:1])

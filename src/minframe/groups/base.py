@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minframe.cloud import Cloud, Input
 from minframe.frame import Frame
-from minframe.layout import Layout
+from minframe.layout import BatchVector, Layout, batch_vector
 from minframe.types import Type
 
 
@@ -88,7 +88,7 @@ class Group(ABC):
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         """Check inputs that determine a frame, and combine them. ``names``: of mask and batch."""
@@ -101,7 +101,14 @@ class Group(ABC):
     def check(self, x: Tensor, type: str, name: str, layout: Layout) -> None:
         """Raise an error that refers to ``x`` by ``name`` unless it can be of this type in a batch of this layout."""
 
-    def frame(self, x: Tensor, type: str = "point", mask: Tensor | None = None, batch: Tensor | None = None) -> Frame:
+    def frame(
+        self,
+        x: Tensor,
+        type: str = "point",
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+    ) -> Frame:
         """The minimal frame of a cloud.
 
         Args:
@@ -109,9 +116,10 @@ class Group(ABC):
             type: one of the types that determine a frame, such as ``"point"``.
             mask: ``(*batch, n)``, True for real rows.
             batch: ``(N,)``, the sample number of each row.
+            batch_size: the number of samples in ``batch``; without it, it is read.
         """
         self.frame_type(type)
-        return self.frame_of(self.cloud([Input("x", x, type)], mask, batch))
+        return self.frame_of(self.cloud([Input("x", x, type)], mask, batch_vector(batch, batch_size)))
 
     def type(self, name: str) -> Type:
         """The type of that name, or a ``ValueError`` that lists the ones this group has."""

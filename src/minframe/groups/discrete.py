@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, check_finite
+from minframe.checks import all_true, check_finite, readable
 from minframe.cloud import Cloud, Input, Reduction
+from minframe.constants import beside, constant
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
 from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
-from minframe.layout import Dense, Layout
+from minframe.layout import BatchVector, Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
 from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
@@ -93,25 +93,25 @@ class Discrete(MatrixGroup):
     ) -> Tensor:
         """Uniform."""
         index = torch.randint(self.order, batch, device=device, generator=generator)
-        return self.matrices.to(index.device)[index].to(dtype or self.default_dtype())
+        return beside(self.matrices, index)[index].to(dtype or self.default_dtype())
 
     def inverse(self, g: Tensor) -> Tensor:
         return g.mT
 
     def compose(self, g: Tensor, h: Tensor) -> Tensor:
         product = wide(g) @ wide(h)
-        return self.matrices.to(g.device)[self.index(product)].to(g.dtype)  # rounding does not accumulate
+        return beside(self.matrices, g)[self.index(product)].to(g.dtype)  # rounding does not accumulate
 
     def index(self, g: Tensor) -> Tensor:
         """The number of the nearest element, ``(*batch,)``."""
-        elements = self.matrices.to(g.device).flatten(1)
+        elements = beside(self.matrices, g).flatten(1)
         return (wide(g).flatten(-2) @ elements.mT).argmax(-1)
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
         finite = g.isfinite().flatten(-2).all(-1)
         g = torch.where(finite[..., None, None], wide(g), 0)
-        return finite & ((g - self.matrices.to(g.device)[self.index(g)]).abs() <= atol).flatten(-2).all(-1)
+        return finite & ((g - beside(self.matrices, g)[self.index(g)]).abs() <= atol).flatten(-2).all(-1)
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)
@@ -137,7 +137,7 @@ class Discrete(MatrixGroup):
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         grid = self.grid
@@ -175,30 +175,28 @@ class Discrete(MatrixGroup):
 
     def scores(self, cloud: Cloud) -> tuple[list[Scores], Tensor | None]:
         """Differentiable scores of the poses of all inputs, and the elements to choose from ``(G,)``; ``None``: all."""
-        inverses = self.matrices.mT
         found = []
         for x, _ in cloud.inputs:
-            values, squares = orbit_scores(x, cloud.layout, inverses)
+            values, squares = orbit_scores(x, cloud.layout, beside(self.matrices, x).mT)
             square = squares.diagonal(dim1=-2, dim2=-1).sum(-1)
             size = (
                 torch.where(square > 0, square, 1.0).sqrt() * (square > 0) + 0 * square
             )  # no NaN in the gradient at zero
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
-        allowed = None
+        allowed: tuple[bool, ...] | None = None
         for x in getattr(cloud, "grids", ()):
             _, here, inward, _ = self.tables(x)
-            here = here.to(x.device)
-            allowed = here if allowed is None else allowed & here
+            allowed = here if allowed is None else tuple(a and b for a, b in zip(allowed, here, strict=True))
             values, size = grid_scores(_channels(x, cloud.layout, self.d), inward)
             check_finite(size.detach(), cloud.name)
             found.append(Scores(values, size, cloud.tolerance))
-        if allowed is not None and not bool(allowed.any()):
+        if allowed is not None and not any(allowed):
             shapes = [tuple(x.shape[-self.d :]) for x in cloud.grids]  # type: ignore[attr-defined]
             raise ValueError(f"no element of {self} brings grids of the shapes {shapes} into ascending order together")
-        return found, allowed
+        return found, None if allowed is None or all(allowed) else beside(_as_tensor(allowed), found[0].values)
 
-    def tables(self, x: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor, Tensor]:
+    def tables(self, x: Tensor) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
         """The tables of ``linalg.grid`` for grids of the shape of ``x``."""
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
 
@@ -216,10 +214,15 @@ class Discrete(MatrixGroup):
         """
         scores, allowed = self.scores(cloud)
         found = [softened(s, unit) for s in scores]
-        eye = torch.eye(self.d, dtype=torch.float64)
         for i, (x, kind) in enumerate(cloud.inputs):
             if cloud.layout.is_per_row(x, kind.core_ndim):
-                found[i] = set_scores(x, cloud.layout, self.matrices.mT.to(x.device), eye.to(x.device), unit)
+                found[i] = set_scores(
+                    x,
+                    cloud.layout,
+                    beside(self.matrices, x).mT,
+                    torch.eye(self.d, dtype=torch.float64, device=x.device),
+                    unit,
+                )
         return self.matrices, shares(found, allowed, sharpness)
 
     def members(self, cloud: Cloud, index: Tensor) -> DiscreteFrame:
@@ -233,9 +236,14 @@ class Discrete(MatrixGroup):
         )
 
 
-@lru_cache(maxsize=64)
+@constant(maxsize=64)
 def _as_tuples(group: Discrete) -> Matrices:
     return tuple(tuple(tuple(map(float, row)) for row in g) for g in group.matrices.round().tolist())
+
+
+@constant(maxsize=64)
+def _as_tensor(allowed: tuple[bool, ...]) -> Tensor:
+    return torch.tensor(allowed)
 
 
 def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
@@ -251,7 +259,7 @@ class DiscreteFrame(LinearFrame):
     per_sample = (*LinearFrame.per_sample, "choice", "_single")
 
     def __init__(self, group: Discrete, cloud: Cloud, choice: Choice) -> None:
-        matrices = group.matrices.to(choice.weights.device)
+        matrices = beside(group.matrices, choice.weights)
         linear = matrices[choice.first]
         # The elements h = g0^-1 g of the stabiliser that correspond to the elements g of the frame.
         of_stabiliser = group.index(linear.mT.unsqueeze(-3) @ matrices)
@@ -291,7 +299,7 @@ class DiscreteFrame(LinearFrame):
         d = grid.core_ndim
         shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
-        if inward and not bool(allowed.all()) and not bool(allowed[self.choice.first.cpu()].all()):
+        if inward and not all(allowed) and not self._brings(allowed):
             raise ValueError(
                 f"x of type {grid.name!r} has the shape {shape} of its grid, which the elements of its frame do not "
                 "bring into ascending order: let it take part in determining the frame, or make it square"
@@ -300,6 +308,11 @@ class DiscreteFrame(LinearFrame):
         table = table_in if inward else table_out
         y = moved_grid(flat, table, self.choice.weights, self.choice.first, self._single or alone)
         return y.reshape(*x.shape[:-d], *(canonical if inward else shape))
+
+    def _brings(self, allowed: tuple[bool, ...]) -> bool:
+        """Whether the elements are all among those that are allowed; True if that may not be read now."""
+        inside = beside(_as_tensor(allowed), self.choice.first)[self.choice.first]
+        return not readable(inside) or bool(inside.all())
 
     def _original_shape(self, y: Tensor) -> tuple[int, ...]:
         """The shape of a canonical output ``y`` in the pose of the input: all elements exchange the same axes."""

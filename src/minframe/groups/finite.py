@@ -10,12 +10,13 @@ from torch import Tensor
 
 from minframe.checks import check_finite
 from minframe.cloud import Cloud, Input
+from minframe.constants import beside
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
 from minframe.frame.size import Size, counted
 from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
-from minframe.layout import Dense, Layout, layout_of
+from minframe.layout import BatchVector, Dense, Layout, layout_of
 from minframe.linalg.action import multiply
 from minframe.linalg.finite import orbit_scores, set_scores
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
@@ -122,10 +123,10 @@ class Finite(Group):
         return torch.randint(self.order, batch, device=device, generator=generator)
 
     def inverse(self, g: Tensor) -> Tensor:
-        return self._inverse.to(g.device)[g]
+        return beside(self._inverse, g)[g]
 
     def compose(self, g: Tensor, h: Tensor) -> Tensor:
-        return self._table.to(g.device)[g, h]
+        return beside(self._table, g)[g, h]
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         if g.is_floating_point():
@@ -138,19 +139,24 @@ class Finite(Group):
         if kind.core_ndim == 0:
             return x
         self._check_core(x, type, "x", tuple(g.shape))
-        return narrow(multiply(wide(x), self._matrices[type].to(x.device)[g]), x.dtype)
+        return narrow(multiply(wide(x), beside(self._matrices[type], x)[g]), x.dtype)
 
     def frame(
-        self, x: Tensor, type: str | None = None, mask: Tensor | None = None, batch: Tensor | None = None
+        self,
+        x: Tensor,
+        type: str | None = None,
+        mask: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
     ) -> Frame:
         """The frame of one input, by default of the first type."""
-        return super().frame(x, self.frame_types[0] if type is None else type, mask, batch)
+        return super().frame(x, self.frame_types[0] if type is None else type, mask, batch, batch_size)
 
     def cloud(
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         for name, x, kind in inputs:
@@ -194,13 +200,13 @@ class Finite(Group):
 
     def _scores(self, x: Tensor, kind: Type, cloud: Cloud) -> Scores:
         values, squares = orbit_scores(x, cloud.layout, self._inverses(kind, x))
-        square = (squares * self._forms[kind.name].to(x.device)).sum((-2, -1))
+        square = (squares * beside(self._forms[kind.name], x)).sum((-2, -1))
         size = torch.where(square > 0, square, 1.0).sqrt() * (square > 0) + 0 * square  # no NaN in the gradient at zero
         check_finite(size.detach(), cloud.name)
         return Scores(values, size, cloud.tolerance)
 
     def _inverses(self, kind: Type, x: Tensor) -> Tensor:
-        return self._matrices[kind.name].to(x.device)[self._inverse.to(x.device)]
+        return beside(self._matrices[kind.name], x)[beside(self._inverse, x)]
 
     def frame_of(self, cloud: Cloud) -> FiniteFrame:
         with torch.no_grad():
@@ -216,7 +222,7 @@ class Finite(Group):
         for x, kind in cloud.inputs:
             scores = softened(self._scores(x, kind, cloud), unit)
             if kind.name in self._rows and cloud.layout.is_per_row(x, 1):
-                form = self._forms[kind.name].to(x.device)
+                form = beside(self._forms[kind.name], x)
                 scores = set_scores(x, cloud.layout, self._inverses(kind, x), form, unit)
             found.append(scores)
         return torch.arange(self.order), shares(found, sharpness=sharpness)
@@ -268,7 +274,7 @@ class FiniteFrame(Frame):
 
     def pose(self, x: Tensor, type: str | None = None, own: bool = False) -> Tensor:
         type = self.group.frame_types[0] if type is None else type
-        back = self.group._inverse.to(self.choice.weights.device)
+        back = beside(self.group._inverse, self.choice.weights)
         return self._moved(x, type, "x", lambda matrices: self._mean(matrices[back]))
 
     def from_canonical(self, y: Tensor, type: str | None = None) -> Tensor:
@@ -283,5 +289,5 @@ class FiniteFrame(Frame):
         if self.group.type(type).core_ndim == 0:
             return self.layout.clean(x, 0)
         x = self.layout.clean(x, 1)
-        sample = matrix(self.group.matrices(type).to(x.device))
+        sample = matrix(beside(self.group.matrices(type), x))
         return narrow(multiply(wide(x), self.layout.for_rows(sample, x)), x.dtype)

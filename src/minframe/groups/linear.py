@@ -13,7 +13,7 @@ from minframe.checks import check_cloud, check_core, check_edge_index, check_ten
 from minframe.cloud import Cloud, Input, Reduction, Relations
 from minframe.frame import LinearFrame
 from minframe.groups.base import Group
-from minframe.layout import Layout, layout_of
+from minframe.layout import BatchVector, Layout, layout_of
 from minframe.linalg.action import behind_batch, transform
 from minframe.relations import check_rows
 from minframe.types import COORDINATE_TYPES, LINEAR_TYPES, Type
@@ -96,7 +96,7 @@ class LinearGroup(_Coordinates):
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         moving = [i for i in inputs if COORDINATE_TYPES[i.type].core_ndim]

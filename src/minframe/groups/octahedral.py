@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations, product
 
 import torch
 from torch import Tensor
 
+from minframe.constants import constant
 from minframe.groups.discrete import Discrete
 from minframe.groups.linear import described
 
@@ -46,7 +46,7 @@ class Octahedral(Discrete):
         return True
 
 
-@lru_cache(maxsize=2)
+@constant(maxsize=2)
 def _signed_permutations(reflections: bool) -> Tensor:
     """All signed permutation matrices, or those of determinant one; the identity first."""
     eye = torch.eye(3, dtype=torch.float64)

@@ -19,7 +19,7 @@ from minframe.groups.product import Permutations, Product
 from minframe.labelling.action import inverse, move
 from minframe.labelling.backend import BACKENDS, DEFAULT, installed_version
 from minframe.labelling.symmetry import GraphSymmetry, RowSymmetry
-from minframe.layout import Layout
+from minframe.layout import BatchVector, Layout
 from minframe.relations import check_rows, coloured, rows_layout, smallest_gap
 from minframe.types import EDGE_INDEX, PERMUTATION_TYPES
 
@@ -124,7 +124,7 @@ class S(Permutations):
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         by_type: dict[str, list[Input]] = {}

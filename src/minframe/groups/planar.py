@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from minframe.constants import constant
 from minframe.groups.base import check_dimension
 from minframe.groups.discrete import Discrete
 from minframe.groups.linear import described
@@ -57,11 +57,10 @@ class Dihedral(Planar):
 
     @property
     def matrices(self) -> Tensor:
-        rotations = _rotations(self.n)
-        return torch.cat([rotations, rotations * torch.tensor([1.0, -1.0], dtype=torch.float64)])
+        return _with_reflections(self.n)
 
 
-@lru_cache(maxsize=64)
+@constant(maxsize=64)
 def _rotations(n: int) -> Tensor:
     """``(n, 2, 2)``; quarter turns are exact."""
 
@@ -74,3 +73,10 @@ def _rotations(n: int) -> Tensor:
         return [[c, -s], [s, c]]
 
     return torch.tensor([turned(k) for k in range(n)], dtype=torch.float64)
+
+
+@constant(maxsize=64)
+def _with_reflections(n: int) -> Tensor:
+    """``(2 n, 2, 2)``, the rotations first."""
+    rotations = _rotations(n)
+    return torch.cat([rotations, rotations * torch.tensor([1.0, -1.0], dtype=torch.float64)])

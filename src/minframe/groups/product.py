@@ -18,7 +18,7 @@ from minframe.groups.base import Group
 from minframe.groups.linear import LinearGroup
 from minframe.labelling.action import move
 from minframe.labelling.backend import installed_point_version
-from minframe.layout import Layout
+from minframe.layout import BatchVector, Layout
 from minframe.types import CONSTANT, PRODUCT_TYPES, SCALAR
 
 
@@ -103,7 +103,7 @@ class Product(Group):
         self,
         inputs: Sequence[Input],
         mask: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | BatchVector | None = None,
         names: tuple[str, str] = ("mask", "batch"),
     ) -> Cloud:
         return self.linear.cloud(inputs, mask, batch, names)

@@ -11,6 +11,8 @@ left whole.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -62,13 +64,17 @@ def _cut_everywhere(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[T
     return torch.empty_like(cells).scatter_(-1, order, start), doubt, start == index
 
 
-def separate(values: Tensor, cells: Tensor, tolerance: Tensor) -> Tensor:
+def separate(values: Tensor, cells: Tensor, tolerance: Tensor, reads: bool = True) -> Tensor:
     """Cells ``(B, n)`` cut at gaps of the invariants ``values`` ``(B, n, k)`` above ``tolerance`` ``(B, 1)``."""
-    return separate_with_margin(values, cells, tolerance)[0]
+    return separate_with_margin(values, cells, tolerance, reads)[0]
 
 
-def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants."""
+def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor, reads: bool = True) -> tuple[Tensor, Tensor]:
+    """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants.
+
+    ``reads``: end when no cell can be cut any more. Otherwise after a number of cuts that is enough for nodes without
+    ties: each leaves at most two thirds of a cell that has a gap in its middle, and all channels have had two turns.
+    """
     channels = values.unbind(-1)
     if cells.shape[-1] <= MAX_POINTS_IN_PAIRS and (found := rows.separated(values, cells, tolerance)) is not None:
         return found
@@ -81,9 +87,10 @@ def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor) -> tu
                 break
         return cells, margin
     quiet = turn = 0
-    while quiet < len(channels):
+    cuts = 2 * len(channels) + math.ceil(2 * math.log(cells.shape[-1], 1.5))
+    while quiet < len(channels) if reads else turn < cuts:
         new, doubt = _cut(channels[turn % len(channels)], cells, tolerance)
-        quiet = quiet + 1 if torch.equal(new, cells) else 0
+        quiet = quiet + 1 if reads and torch.equal(new, cells) else 0
         margin = torch.minimum(margin, doubt)
         cells, turn = new, turn + 1
     return cells, margin

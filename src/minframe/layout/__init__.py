@@ -14,16 +14,31 @@ from torch import Tensor
 
 from minframe.checks import check_batch, check_mask, check_owners_known
 from minframe.layout.dense import Dense
-from minframe.layout.ragged import Ragged
+from minframe.layout.ragged import BatchVector, Ragged
 from minframe.tracing import assume_positive
 
-__all__ = ["Dense", "Layout", "Ragged", "described", "layout_of", "same_rows"]
+__all__ = ["BatchVector", "Dense", "Layout", "Ragged", "described", "layout_of", "same_rows"]
 
 Layout = Dense | Ragged
 
 
+def batch_vector(batch: Tensor | None, size: int | None, name: str = "batch_size") -> Tensor | BatchVector | None:
+    """A batch vector with its number of samples, if that is known."""
+    if batch is None or size is None:
+        return batch
+    if isinstance(size, bool) or not isinstance(size, int | torch.SymInt):
+        raise TypeError(
+            f"{name} must be an integer, the number of samples, got {type(size).__name__}: leave it out, or read it "
+            "where that costs nothing"
+        )
+    return BatchVector(batch, size)
+
+
 def layout_of(
-    x: Tensor, mask: Tensor | None, batch: Tensor | None, names: tuple[str, str] = ("mask", "batch")
+    x: Tensor,
+    mask: Tensor | None,
+    batch: Tensor | BatchVector | None,
+    names: tuple[str, str] = ("mask", "batch"),
 ) -> Layout:
     """The layout of a cloud ``x``: ``(*batch, n, d)``, or ``(N, d)`` with a batch vector.
 
@@ -32,13 +47,14 @@ def layout_of(
     if mask is not None and batch is not None:
         raise ValueError(f"give {names[0]}= or {names[1]}=, not both: a batch vector has no padding")
     if batch is not None:
-        check_batch(batch, x, names[1])
-        count = 0
-        if batch.shape[0]:
-            count = cast(int, batch.max().item()) + 1  # torch.export would take int() for a constant
+        index, known = (batch.index, batch.count) if isinstance(batch, BatchVector) else (batch, None)
+        check_batch(index, x, names[1], known)
+        count = known or 0
+        if index.shape[0] and known is None:
+            count = cast(int, index.max().item()) + 1  # torch.export would take int() for a constant
             assume_positive(count)
-        check_owners_known(batch, count, names[1])
-        return Ragged(batch.long(), count)
+        check_owners_known(index, count, names[1])
+        return Ragged(index.long(), count)
     if mask is not None:
         check_mask(mask, x, names[0])
     return Dense(tuple(x.shape[:-2]), x.shape[-2], mask)

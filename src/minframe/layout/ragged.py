@@ -12,6 +12,14 @@ from torch import Tensor
 from minframe.layout.segments import Segments, grouped
 
 
+@dataclass(frozen=True, slots=True)
+class BatchVector:
+    """The sample number of each row ``(N,)``, and the number of samples, which is then not read from it."""
+
+    index: Tensor
+    count: int
+
+
 @dataclass(slots=True)
 class Ragged:
     """Rows ``(N,)`` with the sample number of each in ``index``, in any order; ``count`` samples."""
@@ -115,7 +123,7 @@ class Ragged:
 
     def mean(self, rows: Tensor) -> Tensor:
         rows = rows.to(torch.promote_types(rows.dtype, torch.float64))
-        return self.total(rows) / torch.bincount(self.index, minlength=self.count).unsqueeze(-1)
+        return self.total(rows) / self.sizes()
 
     def total(self, rows: Tensor) -> Tensor:
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from minframe.constants import beside
 from minframe.dtypes import wide
 from minframe.layout import Layout, Ragged
 from minframe.linalg.action import behind_batch, multiply
@@ -28,7 +29,7 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     rows, layout = layout.join([wide(x)])
     k = rows.shape[-1]
     place = _places(layout, rows)
-    w = probes(int(layout.length) * k).to(rows.device).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
+    w = beside(probes(int(layout.length) * k), rows).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
     if layout.real is not None:
         w = w * layout.real.view(*layout.real.shape, 1, 1)
     if isinstance(layout, Ragged):
@@ -54,7 +55,7 @@ def set_scores(x: Tensor, layout: Layout, inverses: Tensor, form: Tensor, unit: 
     count = layout.sizes(rows.device).clamp_min(1)
     square = layout.total(((rows @ form) * rows).sum(-1, keepdim=True)) / count + unit**2
     rows = rows / layout.for_each_row(torch.where(square > 0, square, 1.0).sqrt())
-    w = probes(WAVE_COUNT * k).to(rows.device)[0].view(WAVE_COUNT, k)
+    w = beside(probes(WAVE_COUNT * k), rows)[0].view(WAVE_COUNT, k)
     directions = (w @ inverses).transpose(0, 1)  # (WAVE_COUNT, G, k)
     phase = torch.arange(WAVE_COUNT, device=rows.device).unsqueeze(-1)
     values = torch.stack([torch.sin(2 * (rows @ d.mT) + b) for d, b in zip(directions, phase, strict=True)]).sum(0)

@@ -8,11 +8,11 @@ that. Elements that exchange axes exchange their lengths.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from minframe.constants import beside, constant
 from minframe.linalg.orbit import SCORE_COUNT, probes
 
 
@@ -36,13 +36,13 @@ def transformed(x: Tensor, g: Sequence[Sequence[float]]) -> Tensor:
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
-@lru_cache(maxsize=64)
-def tables(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Tensor, Tensor, Tensor]:
+@constant(maxsize=64)
+def tables(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
     """Where every value of a grid of this shape goes under ``g^-1``, for elements that bring it to a canonical shape.
 
     Returns:
         canonical: the lengths, sorted: a wide image, not a tall one.
-        allowed: ``(G,)``, elements with a ``g^-1 . x`` of that shape.
+        allowed: for each element, whether it has a ``g^-1 . x`` of that shape.
         inward: ``(G, P)``, flat positions with ``(g^-1 . x)[i] = x[inward[g, i]]``; zeros where not allowed.
         outward: ``(G, P)``, the same for ``(g . y)[i] = y[outward[g, i]]``.
     """
@@ -56,7 +56,7 @@ def tables(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
         flat = there.flatten() if allowed[-1] else torch.zeros_like(number)
         inward.append(flat)
         outward.append(transformed(number.view(canonical), g).flatten() if allowed[-1] else torch.zeros_like(number))
-    return canonical, torch.tensor(allowed), torch.stack(inward), torch.stack(outward)
+    return canonical, tuple(allowed), torch.stack(inward), torch.stack(outward)
 
 
 def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,8 +65,8 @@ def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
     ``<w, g^-1 x> = <g w, x>``, and ``g w`` is found once for all samples.
     """
     channels, points = x.shape[-2:]
-    w = probes(channels * points).to(x.device).view(SCORE_COUNT, 1, channels, points)
-    index = inward.to(x.device).view(1, -1, 1, points).expand(SCORE_COUNT, -1, channels, -1)
+    w = beside(probes(channels * points), x).view(SCORE_COUNT, 1, channels, points)
+    index = beside(inward, x).view(1, -1, 1, points).expand(SCORE_COUNT, -1, channels, -1)
     moved = torch.zeros(index.shape, dtype=torch.float64, device=x.device)
     moved.scatter_add_(-1, index, w.expand(index.shape))
     flat = x.double().flatten(-2)
@@ -81,7 +81,7 @@ def moved_grid(x: Tensor, table: Tensor, weights: Tensor, first: Tensor, single:
     ``single``: each sample has one element, ``first`` ``(*batch,)``.
     """
     batch = first.ndim
-    table = table.to(x.device)
+    table = beside(table, x)
     if single:
         index = table[first].view(*first.shape, *(1,) * (x.ndim - batch - 1), -1)
         return x.gather(-1, index.expand(x.shape))

@@ -103,7 +103,8 @@ def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
     """See ``linalg.soft_poses``."""
     compiled = (
-        soft_native.library is not None
+        rule.poses is None
+        and soft_native.library is not None
         and rule.counts is None
         and not is_compiling()
         and rows.is_cpu
@@ -118,7 +119,8 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     """See ``linalg.soft_derivatives``."""
     with torch.no_grad():  # gradients are what is wanted; any other derivative is not served
         compiled = (
-            soft_slopes.library is not None
+            rule.poses is None
+            and soft_slopes.library is not None
             and rule.counts is None
             and found.moments_from is None
             and rows.is_cpu

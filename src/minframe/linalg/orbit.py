@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from minframe.constants import constant
 
 SCORE_COUNT = 3  # scores of a pose; an accidental tie of different poses needs as many coincidences
 
@@ -67,11 +68,11 @@ class Choice:
     @staticmethod
     def of(index: Tensor, group_size: int) -> Choice:
         """One element for each sample, given by its number in a group of size ``group_size``."""
-        weights = torch.nn.functional.one_hot(index, group_size).double()
+        weights = (index.unsqueeze(-1) == torch.arange(group_size, device=index.device)).double()
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
 
-@lru_cache(maxsize=64)
+@constant(maxsize=64)
 def probes(length: int) -> Tensor:
     """Fixed pseudo-random numbers from -1 to 1, ``(SCORE_COUNT, length)``; a longer one begins with a shorter.
 

@@ -61,12 +61,14 @@ class Rule:
         moments: whether moments compete where too many rows do.
         counts: ``(N,)``, how many coincident rows each of the flat rows stands for, where moments do not compete;
             ``None``: one.
+        poses: the number of poses of each sample, where it is not to depend on the data.
     """
 
     sharpness: float
     special: bool
     moments: bool = True
     counts: Tensor | None = None
+    poses: int | None = None
 
     def steps(self, d: int, complex: bool) -> int:
         """Number of axes that rows are chosen for."""

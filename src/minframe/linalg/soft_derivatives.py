@@ -34,10 +34,11 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     one = torch.eye(d, dtype=rows.dtype, device=rows.device)
     tuples = torch.where(found.gone[:, : tuples.shape[1], None], one[: tuples.shape[1]], tuples)
     differ = found.weight < 1 if short is None else (found.weight < 1) | short
-    if n is not None and bool((found.chosen >= n).any()):  # axes along moments, which depend on all rows
+    fixed = rule.poses is not None
+    if n is not None and (fixed or bool((found.chosen >= n).any())):  # axes along moments, which depend on all rows
         differ = torch.ones_like(differ)
-    at, mask = differ.nonzero().squeeze(-1), None
-    if n is None:
+    at, mask = torch.arange(len(own), device=rows.device) if fixed else differ.nonzero().squeeze(-1), None
+    if n is None and not fixed:
         padded = segments.pad(flat, found.sample[at])
     else:
         padded, mask = layout.pad(rows)[found.sample[at]], layout.padding_mask()
@@ -71,6 +72,8 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
     weight, length2 = found.weight, found.length2
     if weighing is not None:
         weight = weighing.weight if len(at) == len(own) else weight.index_copy(0, at, weighing.weight)
+        if fixed:  # what repeats another pose has no weight, and a sample with too many has NaN
+            weight = torch.where(found.weight > 0, weight, found.weight)
         if short is not None:
             length2 = length2.index_copy(0, at, torch.stack(weighing.length2, -1))
     return replace(found, basis=found.basis @ basis, weight=weight, length2=length2)

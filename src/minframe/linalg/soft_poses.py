@@ -71,13 +71,20 @@ class _Tree:
     def branch(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Go on with what has weight among ``w`` ``(K, choices)``: the pose that each comes from, and its choice."""
         parent, choice = (w * self.weight.unsqueeze(-1) > MIN_WEIGHT).nonzero(as_tuple=True)
-        self.weight = self.weight[parent] * w[parent, choice]
+        self.go_on(parent, self.weight[parent] * w[parent, choice])
+        return parent, choice
+
+    def go_on(self, parent: Tensor, weight: Tensor) -> None:
+        """Go on with the poses ``parent`` ``(K',)``, in that order and with these weights."""
+        self.weight = weight
         self.sample, self.left = self.sample[parent], self.left[parent]
         self.det = None if self.det is None else self.det[parent]
         self.chosen, self.gone, self.length2 = (
             [x[parent] for x in values] for values in (self.chosen, self.gone, self.length2)
         )
-        return parent, choice
+
+    def finish(self) -> None:
+        """Mark samples with too many poses, which are errors here."""
 
     def reflect(self, v: Tensor, k: int) -> None:
         """Turn ``v`` ``(K, d - k)`` onto axis k."""
@@ -91,6 +98,35 @@ class _Tree:
         left.addcmul_(c, w.unsqueeze(-2), value=-1)
         left[..., 0] *= -phase.conj().unsqueeze(-1)
         self.det = phase.conj() if self.det is None else self.det * phase.conj()
+
+
+class _FixedTree(_Tree):
+    """The same with as many poses in each sample, at most ``most``, so that no shape depends on the data.
+
+    Poses that a sample does not need come first, are equal to its best one and have no weight. The weights of a sample
+    that needs more are NaN.
+    """
+
+    def __init__(self, rows: Tensor, most: int) -> None:
+        super().__init__(rows)
+        self.most = most
+        self.over = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+
+    def branch(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        b, choices = len(self.over), w.shape[-1]
+        number = len(w) // max(b, 1)
+        value = (w * self.weight.unsqueeze(-1)).view(b, number * choices)
+        self.over |= (value > MIN_WEIGHT).sum(-1) > self.most
+        top, at = value.topk(min(self.most, value.shape[-1]), -1)
+        kept = top > MIN_WEIGHT
+        top, at = torch.where(kept, top, 0.0).flip(-1), torch.where(kept, at, at[:, :1]).flip(-1)
+        first = torch.arange(b, device=w.device).unsqueeze(-1) * number
+        parent = (first + at // choices).flatten()
+        self.go_on(parent, top.flatten())
+        return parent, (at % choices).flatten()
+
+    def finish(self) -> None:
+        self.weight = self.weight.masked_fill(self.over[self.sample], torch.nan)
 
 
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:
@@ -109,7 +145,8 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
         noise = noise + rounding * reach / scale
     x = x / scale[:, None, None]
     b, n, d = x.shape
-    tree, context, noise2 = _Tree(x), rule.context(x, mask), noise.square()
+    tree = _Tree(x) if rule.poses is None else _FixedTree(x, rule.poses)
+    context, noise2 = rule.context(x, mask), noise.square()
     counts = None if rule.counts is None else layout.pad(rule.counts.unsqueeze(-1)).squeeze(-1)
     if counts is not None and mask is not None:
         counts = counts * mask
@@ -119,13 +156,14 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
         y = tree.left[:, :n, k:]
         w, length2, found = choice(y, fixed, context, rule, None if counts is None else counts[tree.sample])
         nothing = length2 <= noise2[tree.sample]
-        some_gone = bool(nothing.any())
+        some_gone = rule.poses is not None or bool(nothing.any())
         if some_gone:
             w = torch.where(nothing.unsqueeze(-1), torch.arange(w.shape[-1], device=w.device) == 0, w)
         tree.length2.append(length2)
         tree.gone.append(nothing)
         parent, row = tree.branch(w)
-        _check_number(tree.sample, b)
+        if rule.poses is None:
+            _check_number(tree.sample, b)
         v = (y if found is None else torch.cat([y, found], -2))[parent, row]
         if some_gone:
             first = torch.arange(d - k, device=x.device) == 0
@@ -136,6 +174,7 @@ def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach:
         context = None if context is None else context.take(parent)
     if len(tree.chosen) < d:
         _fix_last(tree, n, rule, noise2, counts)
+    tree.finish()
     chosen = torch.stack(tree.chosen, -1) if tree.chosen else tree.sample.new_empty(len(tree.sample), 0)
     basis = tree.left[:, n:].conj().resolve_conj()
     gone, length2 = torch.stack(tree.gone, -1), torch.stack(tree.length2, -1)

@@ -200,7 +200,7 @@ def white_rounding(rows: Tensor, white: Whitening, layout: Layout, precision: Pr
     length = (layout.total(left) + free * torch.as_tensor(precision.offset).square()).sqrt().squeeze(-1)
     highest = layout.collect([layout.amax(leverage.squeeze(-1))]).squeeze(-1).clamp_min(TINY)
     known = white.inverse * white.determined.unsqueeze(-1)
-    return precision.eps * length * torch.linalg.matrix_norm(known, 2) / n.sqrt() / highest
+    return precision.eps * length * svdvals(known)[..., 0] / n.sqrt() / highest
 
 
 def equal_white(rows: Rows) -> Tensor:

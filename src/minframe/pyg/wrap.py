@@ -30,6 +30,7 @@ FRAME = "frame"  # the attribute that ``AddFrame`` adds
 FRAME_PREFIX = "frame_"  # prefix of the attributes that ``Canonicalize`` keeps
 IGNORED_ATTRIBUTES = ("y", "batch", "ptr")  # attributes that no frame depends on and that are never moved
 GRAPH_KEY = "the graph"  # the key of the data among the values of a call
+COUNT_KEY = "the number of graphs"  # and of what its batch vector counts, if the data knows it
 UNORDERED = Unordered()
 
 
@@ -81,7 +82,8 @@ class Equivariant(wrap.Equivariant):
             )
         known = {name: kind for name, kind in TYPES.items() if kind in getattr(group, "types", TYPES)}
         types = known | dict(inputs or {})
-        super().__init__(backbone, group, types, outputs, frame_on, None, "batch", frames, detach_frame, prior)
+        how = frames, detach_frame, prior, COUNT_KEY
+        super().__init__(backbone, group, types, outputs, frame_on, None, "batch", *how)
         self.named = _arguments(backbone, set(types))
 
     def _signature(self, backbone: Callable[..., Any]) -> Signature:
@@ -101,7 +103,7 @@ class Equivariant(wrap.Equivariant):
             if name in self.inputs
             or (isinstance(x, Tensor) and name not in IGNORED_ATTRIBUTES and not name.startswith(FRAME_PREFIX))
         }
-        return [], values | {"batch": batch_of(data), GRAPH_KEY: data}
+        return [], values | {"batch": batch_of(data), COUNT_KEY: count_of(data), GRAPH_KEY: data}
 
     def _given(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Frame | Sequence[Frame] | None:
         given = super()._given(args, kwargs)
@@ -109,7 +111,8 @@ class Equivariant(wrap.Equivariant):
         return data[FRAME] if isinstance(data, Data) and FRAME in data else given
 
     def _call(self, positional: Sequence[str], values: dict[str, Any]) -> Any:
-        data = shown_data(values.pop(GRAPH_KEY), values)
+        count = values.pop(COUNT_KEY)
+        data = shown_data(values.pop(GRAPH_KEY), values, count)
         if self.named is None:
             return self.backbone(data)
         found = data.to_dict() | {"batch": values["batch"]}
@@ -147,8 +150,16 @@ def batch_of(data: Data) -> Tensor:
     return torch.zeros(data.num_nodes or 0, dtype=torch.int64, device=device)
 
 
-def shown_data(data: Data, values: Mapping[str, Any]) -> Data:
-    """A copy of the data with these attributes, its batch vector among them."""
+def count_of(data: Data) -> int | None:
+    """The number of graphs, if it is known without reading the batch vector."""
+    if data.batch is None:
+        return 1
+    ptr = data.get("ptr")
+    return len(ptr) - 1 if isinstance(ptr, Tensor) else None
+
+
+def shown_data(data: Data, values: Mapping[str, Any], count: int | None) -> Data:
+    """A copy of the data with these attributes, its batch vector among them, that of ``count`` graphs if known."""
     batch = values["batch"]
     shown: Data = copy.copy(data)
     if FRAME in shown:  # that of the graph as it was
@@ -159,7 +170,8 @@ def shown_data(data: Data, values: Mapping[str, Any]) -> Data:
         if name != "batch":
             shown[name] = x
     if isinstance(shown, Batch) or data.batch is not None:
-        sizes = torch.bincount(batch)
+        count = int(batch.max()) + 1 if count is None else count
+        sizes = batch.new_zeros(count).index_add_(0, batch, torch.ones_like(batch))  # ``bincount`` would be waited for
         shown.batch = batch
         shown.ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
         if isinstance(shown, Batch):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, check_finite
+from minframe.checks import all_true, check_finite, readable
 from minframe.cloud import Cloud
 from minframe.layout import Layout
 from minframe.linalg import loops
@@ -20,7 +20,6 @@ from minframe.linalg.ramp import ramp, ramp_of_root
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
-from minframe.tracing import is_compiling, is_transformed
 
 FULL = 2.0  # times its noise: the length of an axis from which on outputs along it are there in full
 LONG = 100.0  # a squared length, over that below which an axis fades
@@ -85,8 +84,8 @@ def choose(
 def all_long(found: Poses, special: bool, fade: Tensor | float) -> bool:
     """Whether all axes that rows determine, of all poses, are longer than ``fade`` and than noise ``FULL`` times."""
     lengths2 = found.length2[:, : found.length2.shape[-1] - special]
-    if is_compiling() or is_transformed(lengths2) or not lengths2.numel():
-        return False  # values may not be read; where they may, the number of poses has been read already
+    if not readable(lengths2) or not lengths2.numel():
+        return False
     longest = float((fade / found.scale).amax()) if isinstance(fade, Tensor) else fade
     return float(lengths2.amin()) >= max(longest, FULL * float(found.noise.amax())) ** 2
 

@@ -9,7 +9,7 @@ from minframe.frames.smooth.choosing import Elements, choose, poisoned
 from minframe.groups.general import GL
 from minframe.linalg import loops, whiten
 from minframe.linalg.soft import Rule
-from minframe.linalg.solvers import det
+from minframe.linalg.solvers import det, inv
 from minframe.linalg.stabiliser import SpanStabiliser
 
 
@@ -21,7 +21,7 @@ def general(linear: GL, cloud: Cloud, rule: Rule) -> Elements:
     t, inverse, y = white.matrix, white.inverse, white.rows
     if cloud.needs_grad:
         correction = whiten.smooth(rows, layout, inverse, white.determined)
-        t, inverse = t @ correction, torch.linalg.inv(correction) @ inverse
+        t, inverse = t @ correction, inv(correction) @ inverse
         y = loops.multiply(rows, layout, inverse) * layout.for_each_row(white.determined)
     found, _ = choose(y, layout, cloud, rule, cloud.tolerance)
     d = linear.d

@@ -48,7 +48,7 @@ class Smooth(Method):
     samples of a batch, and must return one entry per sample (or row). With a batch vector, rows and ``edge_index`` are
     repeated. Every tensor argument needs a type: ``"scalar"`` for an entry per sample, ``"node"`` for one per row,
     ``"constant"`` for what all samples share. ``torch.compile`` breaks its graph at the frame, whose size depends on
-    the data.
+    the data, but for a fixed number of ``poses``.
 
     | group | continuous |
     |---|---|
@@ -71,6 +71,10 @@ class Smooth(Method):
             without. Smaller clouds, such as molecules, have rows alone anyway: forces are learned better so.
         unit: of finite groups, the size of inputs, in their own units, below which all elements come to share the
             weight equally, so that outputs are continuous at zero too. By default there is none.
+        poses: show the backbone as many poses of each sample, whatever the data. Those that a sample does not need
+            weigh nothing, and a sample that needs more is NaN (under a sum of groups: in one of its blocks, whose poses
+            are combined). Then no shape depends on the data, and a GPU is not waited for under ``mf.unchecked()``, but
+            for a batch vector. A cloud of few rows has less, as it cannot have so many.
         chunk: the largest number of poses that the backbone is shown at once; by default all.
         seed: of the draws.
         generator: of the draws.
@@ -82,6 +86,7 @@ class Smooth(Method):
     moments: bool = True
     chunk: int | None = None
     unit: float = 0.0
+    poses: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,8 +98,9 @@ class Smooth(Method):
             raise ValueError(f"unit must be a size, zero or more, got {self.unit!r}")
         if self.samples is not None:
             check_samples(self.samples, "Smooth")
-        if self.chunk is not None and (type(self.chunk) is not int or self.chunk < 1):
-            raise ValueError(f"chunk must be a number of poses, at least one, got {self.chunk!r}")
+        for name, number in (("chunk", self.chunk), ("poses", self.poses)):
+            if number is not None and (type(number) is not int or number < 1):
+                raise ValueError(f"{name} must be a number of poses, at least one, got {number!r}")
 
     def __call__(self, group: Group, cloud: Cloud) -> WeightedFrame:
         for x, _ in cloud.inputs:  # how many poses there are depends on the values
@@ -129,20 +135,26 @@ class Smooth(Method):
         raise self._unable(group, SERVED_GROUPS)
 
     def _rule(self, special: bool) -> Rule:
-        return Rule(self.sharpness, special, self.moments)
+        return Rule(self.sharpness, special, self.moments, poses=self.poses)
 
     def _finite(self, group: Finite | Discrete, cloud: Cloud) -> WeightedFrame:
         weights = group.shares(cloud, self.sharpness, self.unit)[1].reshape(-1, group.order)
-        sample, index = (~(weights.detach() <= 0)).nonzero().unbind(-1)  # NaN is shown, too
-        return WeightedMembers(
-            group, cloud, sample, weights[sample, index], index, self.chunk, self.samples, self._uniform
-        )
+        if self.poses is None:
+            sample, index = (~(weights.detach() <= 0)).nonzero().unbind(-1)  # NaN is shown, too
+            found = weights[sample, index]
+        else:
+            number = min(self.poses, group.order)
+            places = weights.detach().topk(number).indices.flip(-1)
+            over = (weights.detach() > 0).sum(-1, keepdim=True) > number
+            sample = torch.arange(len(weights), device=weights.device).repeat_interleave(number)
+            found, index = weights.gather(-1, places).masked_fill(over, torch.nan).flatten(), places.flatten()
+        return WeightedMembers(group, cloud, sample, found, index, self.chunk, self.samples, self._uniform)
 
     def _sum(self, group: Sum | Signs, cloud: Cloud) -> WeightedFrame:
         blocks = group.as_sum if isinstance(group, Signs) else group
         clouds = blocks.clouds(cloud)
         parts = [self(g, part) for g, part in zip(blocks.groups, clouds, strict=True)]
-        found = combined(parts, [g.d for g in blocks.groups])
+        found = combined(parts, [g.d for g in blocks.groups], self.poses is not None)
         if blocks.shifts:
             cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], blocks.groups))
         matrices = found.linear, found.inverse, found.stabiliser, found.own_inverse
