@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 import minframe as mf
-from minframe.frame import invariant, point_set, poses
+from minframe.frame import components, invariant, point_set, poses
+from minframe.frame.components import Components
 from minframe.frame.point_set import PointSet
 from minframe.frame.points import Ordering
 from minframe.groups import isometry
-from minframe.linalg import native, qr
+from minframe.linalg import eigen, native, qr
 from minframe.linalg.rows import PivotedQR, Rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -149,6 +150,28 @@ def test_an_average_over_what_is_not_equal_is_found(monkeypatch: pytest.MonkeyPa
     run = functools.partial(reported, "methane", 10, "S() * E(3)", size=8, seeds=2)
     assert not run().failed
     monkeypatch.setattr(point_set, "EQUAL_UNITS", (1000.0, 2.5))
+    assert run().failed
+
+
+@pytest.mark.parametrize(("structure", "level"), [("light-particle", 3), ("one-row", 0)])
+def test_axes_of_rounding_are_found(structure: str, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank of particles at rest is not decided: each axis that rounding makes explains itself, but not so many."""
+    run = functools.partial(reported, structure, level, "Lorentz(4)", size=40, seeds=2)
+    assert not run().failed
+
+    def none(found: Components, chosen: PivotedQR, axes: slice, time: int) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(chosen.peaks), torch.zeros_like(chosen.peaks)
+
+    monkeypatch.setattr(Components, "floors", none)
+    assert run().failed
+
+
+@pytest.mark.parametrize("group", ["O(2, 2)", "Lorentz(4)"])
+def test_a_bar_for_thin_axes_that_is_too_high_is_found(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = functools.partial(reported, "specks", 8, group, size=40, seeds=2)
+    assert not run().failed
+    for module in (eigen, components):
+        monkeypatch.setattr(module, "MIN_THICKNESS", 1e-7)
     assert run().failed
 
 

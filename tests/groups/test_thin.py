@@ -188,3 +188,62 @@ def test_axes_of_a_thin_cloud_are_as_exact_as_those_of_a_thick_one(group: mf.Gro
         pose, other = (mf.canonicalize(y, group)[0] for y in (x, near))
         off = (pose - other).flatten(1).abs().amax(-1)
         assert off.quantile(0.9) < 1e-13, level  # within some of the clouds an axis is nearly null
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 2), mf.U(1, 3), mf.Lorentz(4)], ids=str)
+def test_an_axis_beside_one_that_is_too_thin_to_count_is_the_same_for_all_observers(group: Isometry) -> None:
+    """Specks around ``MIN_THICKNESS``: some axes count, others do not, and these have no influence on the first."""
+    dtype = torch.complex128 if group.complex else torch.float64
+    g = group.random(300, dtype=dtype, generator=torch.Generator().manual_seed(2), max_rapidity=3.0)
+    for hard in (1, 2):
+        rows, specks = normal(300, hard, group.d, dtype=dtype), normal(300, 4, group.d, seed=1, dtype=dtype)
+        x = torch.cat([rows, 2e-11 * specks], 1)
+        moved = group.act(g, x)
+        same = group.frame(x).rank == group.frame(moved).rank
+        assert (~same).sum() <= 1
+        poses = [mf.canonicalize(cloud, group)[0][same] for cloud in (moved, x)]
+        assert error(*poses).max() <= 5e-12
+        model = mf.Equivariant(spread, group, inputs="vector", outputs={"vector": "vector"})
+        wrong = error(model(moved)["vector"], group.act(g, model(x)["vector"], "vector")) > 1e-4
+        assert wrong.sum() <= 1
+
+
+def test_inputs_together_have_the_pose_that_they_have_as_one() -> None:
+    """Of strongly boosted clouds with axes that are too thin to count: what lies along them is zero in any case."""
+    group = mf.Lorentz(4)
+    x = torch.cat([normal(50, 1, 4), 5e-12 * normal(50, 4, 4, seed=1)], 1)
+    x = group.act(group.random(50, dtype=x.dtype, generator=torch.Generator().manual_seed(2), max_rapidity=3.0), x)
+    both = mf.Equivariant(
+        lambda a, b: torch.cat([a, b], -2).abs(), group, inputs={"a": "vector", "b": "vector"}, outputs="scalar"
+    )
+    alone = mf.Equivariant(lambda a: a.abs(), group, inputs="vector", outputs="scalar")
+    assert error(both(x[:, :2], x[:, 2:]), alone(x)).max() <= 1e-14
+
+
+@pytest.mark.parametrize("group", [mf.O(2, 2), mf.O(2, 3)], ids=str)
+def test_planes_that_are_null_but_for_noise_lose_no_direction(group: Isometry) -> None:
+    a, q = normal(200, 2, 2), torch.linalg.qr(normal(200, group.q, 2, seed=1)).Q
+    exact = torch.cat([a, a @ q.mT], -1)
+    g = group.random(200, dtype=a.dtype, generator=torch.Generator().manual_seed(2), max_rapidity=3.0)
+    identity = mf.Equivariant(lambda y: y, group, inputs="vector", outputs="vector")
+    for level in (9, 10, 11, 12, 13, 14):
+        x = exact + 10**-level * normal(200, 2, group.d, seed=3)
+        for cloud in (x, group.act(g, x)):
+            frame = group.frame(cloud)
+            assert (frame.rank == 2).all(), level
+            assert group.contains(frame.element).all(), level
+            assert error(identity(cloud), cloud).max() <= 1e-7, level
+
+
+def test_which_row_comes_first_does_not_decide_whether_a_line_is_null() -> None:
+    """Each row says something else about the line; what is asked is the line of all.
+
+    A square that counts is known to ``eps`` over the least that counts, 2e-13, relative to itself.
+    """
+    group = mf.ProperLorentz(2)
+    x = normal(2000, 2, 1) * torch.stack([torch.ones(2000, 2), 1 + 2e-13 * normal(2000, 2, seed=1)], -1).double()
+    orders = x, x.flip(1)
+    line = torch.stack([group.frame(y).rank == 1 for y in orders]).all(0)
+    assert line.sum() > 1000
+    poses = [mf.canonicalize(y, group)[0][line].abs() for y in orders]
+    assert error(poses[1].flip(1), poses[0]).max() <= 1e-2

@@ -6,13 +6,22 @@ An error above the bound is one of
   at most ``SLACK`` times what one unit of rounding of the whole cloud can do (``rounding_loss``). Or ``STEP`` units, in
   random directions, move it by ``r``; the error is at most ``SLACK * r / STEP``. (Units are those of the moved cloud,
   which is off by more than one of its own where a boost has made rows shorter: ``rounded_units``. For indefinite forms
-  units of the whole cloud count, too: axes are those of all rows, and thin ones as exact as that.) A jump cannot hide
-  here: it moves the answer as far for one unit as for ``STEP``, so that ``r / STEP`` is small beside it.
+  units of the whole cloud count, too.) A jump cannot hide here: it moves the answer as far for one unit as for
+  ``STEP``, so that ``r / STEP`` is small beside it.
 * *edge*: one unit of rounding moves the answer by as much as the error, in one of a few random directions; or
   ``frame.margin`` says that a decision is within ``MARGIN`` units, of a moved input (``edge_units``), and so many do.
   There have to be such places. How many there may be stands in ``fuzzing/share.py``; more are a fault, as of a
   threshold at a number that small integers hit.
 * a *violation*: anything else.
+
+*Units of the whole cloud.* Under an indefinite form the first axes are a function of a sum over the rows: of the total
+momentum P, or of ``S = sum_i x_i x_i^T``. However it is computed in the precision of the input, P is rounded to ``eps
+|P_k|`` in each coordinate, after n - 1 additions to at most ``(n - 1) eps sum_i |x_i|``, and in the mean to a few
+roundings of the largest partial sum. That is the exact momentum of rows that are off by a part of the n-th of it each:
+of the cloud with units of its longest row, also in rows that are short. Where these alone have a component along an
+axis, of the thickness t, their directions from the axes before are then known to ``eps / t`` and not to ``eps``. As to
+S, its factor comes from a decomposition that is backward stable by columns, of which each has entries of all rows.
+``SLACK`` of these units are allowed, no more: the response of ``STEP`` units is divided by ``STEP``.
 """
 
 from __future__ import annotations

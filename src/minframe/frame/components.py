@@ -111,8 +111,8 @@ class Components:
             found.basis = differentiable_basis(chosen, found)
         return found
 
-    def floors(self, found: PivotedQR, axes: slice, time: int) -> Tensor:
-        """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``.
+    def floors(self, found: PivotedQR, axes: slice, time: int) -> tuple[Tensor, Tensor]:
+        """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``; or no axis.
 
         A row is rounded to ``eps`` of its length as it is given, in any direction, and its component ``<e, x>`` along
         a unit vector e to that times the Euclidean length of e: large in the plane of the boost, and not across it.
@@ -121,28 +121,55 @@ class Components:
         component along these over their length: of a hard and a soft particle, which are opposite at rest, the soft one
         carries no axis of its own. The first of these axes is that of time, of the total momentum, whose rounding is
         that of all rows: where they all but cancel, as points on both sides of the origin do, it is what counts. An
-        axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all observers (``linalg.eigen``).
+        axis also has to exceed ``MIN_THICKNESS`` of the mass, which is the same for all observers (``linalg.eigen``):
+        the second result.
+
+        With the momentum, to first order, moves the velocity of the rest frame: errors ``dx_l`` are ``dx_i - s_i sum_l
+        dx_l`` of row i, its energy being the share ``s_i`` of the mass. So its own error counts ``1 - s_i`` times, and
+        those of the others ``s_i`` times: a hard row beside soft ones, minus the sum of theirs, is as exact as they
+        are.
         """
         layout, rows, energies = self.layout, self.rows.detach(), self.values[..., time : time + 1].detach()
-        mass = layout.total(energies).abs()
+        total = layout.total(energies)
+        mass, total = total.abs(), torch.where(total == 0, TINY, total)
         chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions), dim=-1)
-        share = layout.take_rows(energies, found.positions).squeeze(-1).abs() / mass.clamp_min(TINY)
-        whole = layout.total(torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square()).sqrt()
+        share = layout.take_rows(energies, found.positions).squeeze(-1) / total
+        squares = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square()
+        whole = layout.total(squares).sqrt()
         given = 1.5 * self.cloud.eps / self.eps  # the momentum is that of the rows as given
-        chosen, noise = torch.add(chosen + self.cloud.offset(), share * whole, alpha=given), self.noise
-        least, k = MIN_THICKNESS * mass, chosen.shape[-1]
-        most = torch.maximum(2.0 ** (k - 1) * noise * chosen.amax(-1, keepdim=True), least)
-        if k == 1 or all_true(found.peaks > most.square()):  # no sum of errors is larger than this
-            return most.expand_as(chosen)
+        error, noise = torch.add(chosen, share.abs() * whole, alpha=given), self.noise
+        least, k = (MIN_THICKNESS * mass).expand_as(chosen), chosen.shape[-1]
+        most = 2.0 ** (k - 1) * noise * (error + self.cloud.offset()).amax(-1, keepdim=True)
+        if all_true(found.peaks > torch.maximum(most, least).square()):  # no sum of errors is larger than this
+            return most.expand_as(chosen), least
+        others = _others(squares, chosen, layout)
+        own = (1 - share).abs() + PRODUCT_EPS  # it is computed, too
+        error = torch.minimum(error, own * chosen + share.abs() * others) + self.cloud.offset()
         along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
         noise = self.eps * along + noise * (PRODUCT_EPS / self.eps)
         triangle = layout.take_rows(found.coordinates[0], found.positions).abs()
-        errors = [chosen[..., :1]]
+        errors = [error[..., :1]]
         for axis in range(1, k):
             length = triangle.diagonal(dim1=-2, dim2=-1)[..., :axis].clamp_min(TINY)
             before = (triangle[..., axis, :axis] / length).clamp_max(1.0) * torch.cat(errors, -1)
-            errors.append(chosen[..., axis : axis + 1] + before.sum(-1, keepdim=True))
-        return torch.maximum(noise * torch.cat(errors, -1), least)
+            errors.append(error[..., axis : axis + 1] + before.sum(-1, keepdim=True))
+        return noise * torch.cat(errors, -1), least
+
+
+def _others(squares: Tensor, chosen: Tensor, layout: Layout) -> Tensor:
+    """The length of all rows but one together, for rows of the lengths ``chosen`` ``(*batch, k)``; ``squares``: of all.
+
+    Nothing cancels: where the longest row is the one left out, it is left out of the sum.
+    """
+    longest = layout.amax(squares.squeeze(-1))
+    is_longest = squares == layout.spread(longest).unsqueeze(-1)
+    several = layout.total(is_longest.to(squares.dtype))
+    longest = layout.collect([longest])
+    rest = layout.total(squares.masked_fill(is_longest, 0.0))
+    one = chosen.square()
+    return torch.where(
+        one > (1 - 1e-9) * longest, rest + (several - 1) * longest, rest + several * longest - one
+    ).sqrt()
 
 
 def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout) -> Components:
@@ -186,16 +213,16 @@ def _at_rest(y: Tensor, layout: Layout, momentum: Tensor | None, time: int) -> T
 def _span_columns(parts: Split, t: Tensor) -> Columns | None:
     """What gives the components of rows within a span that strong boosts leave, or null vectors; ``None``: a product.
 
-    What rows have beside their span, because it is too thin to count, a boost would make as large as the rest.
+    What rows have beside their span is rounding, which a boost would make as large as the rest.
     """
-    if parts.axes is None:
+    if parts.spanned is None:
         return None
-    thin = is_strong(t) & ~parts.axes.all(-1)
+    thin = is_strong(t) & ~parts.spanned.all(-1)
     thin = thin if parts.momentum is None else thin & ~parts.momentum
     null = parts.null
     if all_true(~thin if null is None else ~thin | null.here):
         return None if null is None else null.columns()
-    within = Columns.of(t, parts.axes, thin)
+    within = Columns.of(t, parts.spanned, thin)
     return within if null is None else null.columns().where(null.here, within)
 
 

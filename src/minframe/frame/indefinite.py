@@ -25,6 +25,7 @@ from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import sample_tensor, tie_width
 from minframe.linalg.rows import CanonicalRows, Rows
+from minframe.linalg.split import Split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
 
 
@@ -33,12 +34,14 @@ class _Axes(NamedTuple):
 
     Attributes:
         known: ``(*batch, k)``, whether an axis is determined.
+        spanned: ``(*batch, k)``, and whether the rows have more than rounding along it, if too little to count.
         basis: ``(*batch, k, k)``, the factor of T.
         coordinates: ``(*rows, k)``, of the rows in that basis.
         tied: as of ``PivotedQR``.
     """
 
     known: Tensor
+    spanned: Tensor
     basis: Tensor
     coordinates: Tensor
     tied: Tensor | None
@@ -100,7 +103,7 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         linear = linear + poison[..., None, None]
         poison = poison.unsqueeze(-1) + 1
         coordinates = [part * layout.for_each_row(poison) for part in coordinates]
-    columns = _exact_columns(found, linear, determined, turned)
+    columns = _exact_columns(found, linear, torch.cat([axes.spanned for axes in both], -1), turned)
     if columns is not None:
         with torch.no_grad():
             whole = torch.cat(coordinates, -1)
@@ -143,14 +146,25 @@ def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
     """The axes of a part in which rows choose the basis."""
     chosen, parts = found.decomposed(axes), found.parts
     if parts.momentum is None:
-        assert parts.axes is not None
-        known = parts.axes[..., axes]
+        known, spanned = _of_eigenvectors(parts, axes)
     else:
         assert time is not None
-        known = chosen.determined & (chosen.peaks > found.floors(chosen, axes, time).square())
+        noise, least = found.floors(chosen, axes, time)
+        spanned = chosen.determined & (chosen.peaks > noise.square())
+        known = spanned & (chosen.peaks > least.square())
         if parts.axes is not None:
-            known = torch.where(parts.momentum.unsqueeze(-1), known, parts.axes[..., axes])
-    return _Axes(known, chosen.basis, chosen.coordinates[0], chosen.tied)
+            by_rows = parts.momentum.unsqueeze(-1)
+            others = _of_eigenvectors(parts, axes)
+            known, spanned = (torch.where(by_rows, a, b) for a, b in zip((known, spanned), others, strict=True))
+    return _Axes(known, spanned, chosen.basis, chosen.coordinates[0], chosen.tied)
+
+
+def _of_eigenvectors(parts: Split, axes: slice) -> tuple[Tensor, Tensor]:
+    """Which axes are known, and spanned, by the eigenvectors of this part: in any basis that rows choose, the first."""
+    assert parts.axes is not None
+    assert parts.spanned is not None
+    known, spanned = parts.axes[..., axes], parts.spanned[..., axes].sum(-1, keepdim=True)
+    return known, known | (torch.arange(known.shape[-1], device=known.device) < spanned)
 
 
 def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
@@ -162,7 +176,8 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
     parts, y, layout = found.parts, found.values[..., axes], found.layout
     assert parts.momentum is not None
     momentum = parts.momentum.unsqueeze(-1)
-    known = momentum if parts.axes is None else momentum | parts.axes[..., axes]
+    known, spanned = (momentum, momentum) if parts.axes is None else _of_eigenvectors(parts, axes)
+    known, spanned = momentum | known, momentum | spanned
     tied = None
     if group.orthochronous:
         basis = torch.where(parts.matrix[..., :1, :1] < 0, -1.0, 1.0).to(y.dtype)
@@ -173,7 +188,7 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
             chosen = found.decomposed(axes)
             basis = torch.where(momentum.unsqueeze(-1), basis, chosen.basis)
             tied = None if chosen.tied is None else chosen.tied & _disagree(found.along(axes), chosen.basis)
-    return _Axes(known, basis, y.detach() * layout.for_each_row(basis[..., 0].detach().conj()), tied)
+    return _Axes(known, spanned, basis, y.detach() * layout.for_each_row(basis[..., 0].detach().conj()), tied)
 
 
 def _disagree(rows: Rows, basis: Tensor) -> Tensor:
@@ -206,17 +221,21 @@ def _phases(group: PreservesForm, determinant: Tensor, plus_known: Tensor) -> Te
     return torch.cat(phases, -1)
 
 
-def _exact_columns(found: Components, linear: Tensor, determined: Tensor, turned: Tensor | None) -> Columns | None:
-    """The columns for coordinates of the rows where a product is not exact enough; see ``linalg.columns``."""
+def _exact_columns(found: Components, linear: Tensor, spanned: Tensor, turned: Tensor | None) -> Columns | None:
+    """The columns for coordinates of the rows where a product is not exact enough; see ``linalg.columns``.
+
+    Those of axes that are too thin to count are among them. If they were left out, what the rows have along them, up to
+    ``MIN_THICKNESS``, would be projected on the others, in a way that depends on the observer, and enlarged by a boost.
+    """
     strong = is_strong(linear)
     if turned is None:
-        return None if all_true(~strong) else Columns.of(linear, determined, strong)
+        return None if all_true(~strong) else Columns.of(linear, spanned, strong)
     null = found.parts.null
     assert null is not None
     columns = null.columns(turned)
     if all_true(null.here | ~strong):
         return columns
-    return columns.where(null.here, Columns.of(linear, determined, strong))
+    return columns.where(null.here, Columns.of(linear, spanned, strong))
 
 
 def _stabiliser(group: PreservesForm, determined: Tensor, null: NullSpan | None) -> IsometryStabiliser:
@@ -242,7 +261,8 @@ def _margin(found: Components, known: list[tuple[slice, Tensor]], time: int | No
             at_rest = torch.full_like(unit, torch.inf)  # its time axis is the total momentum, whatever the rows
             if time is not None and axes.start != time:
                 chosen = pivoted_qr(found.along(axes), False)
-                floor = torch.maximum(found.floors(chosen, axes, time), cloud.tolerance * chosen.peaks[..., :1].sqrt())
+                floor = torch.maximum(*found.floors(chosen, axes, time))
+                floor = torch.maximum(floor, cloud.tolerance * chosen.peaks[..., :1].sqrt())
                 others = layout.sizes(unit.device) - 1  # as the rows add up to nothing here
                 at_rest = torch.minimum(distance, rank_margin(chosen.peaks.sqrt(), floor, unit, others))
             distance = torch.where(parts.momentum, at_rest, distance)

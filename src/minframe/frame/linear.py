@@ -205,7 +205,10 @@ class LinearFrame(Frame):
         if kind in UNTOUCHED:
             return x
         if own:
-            return self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
+            y = self._inward(x, kind, self._own_inverse_in_span(), self.own_columns)
+            if self.own_columns is None or kind.core_ndim != 1 or isinstance(self.stabiliser, FadingStabiliser):
+                return y
+            return y * self.layout.beside(self.stabiliser.determined, y, 1)
         if kind.core_ndim == 1 and (folded := self.inward(kind)) is not None:
             return self._inward(x, kind, folded)
         matrix = self.linear.mT if kind.dual and self.linear is not None else self.inverse

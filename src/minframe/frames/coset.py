@@ -7,6 +7,7 @@ average over K cannot.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -40,7 +41,9 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
     alone = IsometryStabiliser(
         torch.ones_like(determined), special=True, metric=(1,) * determined.shape[-1], complex=frame.group.complex
     )
-    own = frame.own_inverse
+    own, columns = frame.own_inverse, frame.own_columns
+    if columns is not None:  # they may have axes that count as free, as they are too thin
+        columns = replace(columns, after=k.mH if columns.after is None else k.mH @ columns.after)
     return LinearFrame(
         group=frame.group,
         linear=frame.linear @ k,
@@ -49,7 +52,7 @@ def random_member(frame: LinearFrame, normal: Normal) -> LinearFrame:
         cloud=frame.cloud,
         margin=lambda: frame.margin,
         own_inverse=None if own is None else own * determined.unsqueeze(-1),  # k does not move the pose
-        own_columns=frame.own_columns,
+        own_columns=columns,
     )
 
 

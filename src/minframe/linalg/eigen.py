@@ -26,6 +26,10 @@ it is less than that the direction may be null, or anything else, the more so th
 ``MIN_NULL_THICKNESS`` of what is thin downwards nothing is said to be null: to leave the direction out loses its
 thickness, and a partner of something that is not null would be of a length of ``1 / t``, in any direction.
 
+Beside a null direction another may be known well enough to be no rounding of its own, but not beside the first. If it
+is thin, as across a jet that is a line but for its opening, it is left out. If the form along it is small, it counts as
+null, too (``_beside_null``): of a plane that is null but for noise no direction is left out.
+
 **One time axis.** Let S have the blocks a (time), b and C (space). The equation above is ``Y = (C + l)^-1 b`` with
 ``l = a - b^* Y``, the only eigenvalue whose vector is time-like. If S is near enough to white to be used as it is,
 Newton's steps find l, and Y, faster than an eigensolver. It is the largest root of
@@ -59,6 +63,7 @@ MIN_NOISE = 4e-15  # rounding of rows as they are given, relative to their lengt
 NULL_ROUNDINGS = 64.0  # roundings that a square beside a null vector has to exceed to be known
 LINE_ROUNDINGS = 10.0  # least length of a line, in units of the rounding of rows that were far from the origin
 MIN_NULL_THICKNESS = 8.0  # times what is thin: thinner directions are not said to be null
+MAX_NULL_FORM = 0.1  # the form along a unit vector, up to which it may count as null if it is rounding of what it is in
 
 
 def negligible(eps: float) -> float:
@@ -133,7 +138,7 @@ class Eigen(NamedTuple):
     def margin(self) -> Tensor:
         """The least change of the rows that flips a decision, relative to their size, ``(*batch,)``."""
         least = (
-            self.excess.amin(-1).abs(),
+            self.excess.abs().amin(-1),
             self.thick.amin(-1).abs(),
             self.forms.abs().amin(-1),
             self.null.abs().amin(-1),
@@ -153,23 +158,43 @@ def eigenvectors(basis: Basis, eta: Tensor, p: int, bounds: Bounds, size: Tensor
     vu = torch.cat([vu.flip(-1)[..., :p], vu[..., : len(eta) - p]], -1)  # the largest come first
     scale = v.abs().square().sum((-2, -1)).unsqueeze(-1).clamp_min(TINY)
     signed = _squares(vu, eta) * eta
-    wanted, forms, null_by = _axes_wanted(basis, turned, eta, p, bounds)
+    wanted, forms = _axes_wanted(basis, turned, eta, p, bounds)
     own, whole = torch.linalg.vector_norm(vu, dim=-2), scale.sqrt() + size
     length = own * whole
     excess = signed / length.clamp_min(TINY) - (bounds.noise * own / whole).clamp_min(bounds.least_noise)
     line = (rank == 1) & (scale.sqrt() > LINE_ROUNDINGS * bounds.noise * size).squeeze(-1)
     if basis.white:  # neither thin nor null
-        known, least = (excess > 0).all(-1), signed.clamp_min(TINY)
-        return Eigen(known, known, v, vu, least, excess > 0, rank, excess, forms, forms, null_by)
-    null = (wanted.sum(-1) < rank).unsqueeze(-1)
-    excess = torch.where(null, signed / scale - bounds.null, excess).masked_fill(~wanted, torch.inf)
+        known, least, far = (excess > 0).all(-1), signed.clamp_min(TINY), torch.full_like(excess, torch.inf)
+        return Eigen(known, known, v, vu, least, excess > 0, rank, excess, far, far, far[..., :1])
+    excess, null, wanted = _beside_null(excess, signed / scale - bounds.null, wanted, forms, rank.unsqueeze(-1))
+    null_by = (forms.thinnest - MIN_NULL_THICKNESS * bounds.thin).masked_fill(~null, torch.inf)
     root = signed.clamp_min(0).sqrt()
     above = root - bounds.thin * torch.where(wanted, root, 0.0).amax(-1, keepdim=True)
     thick = (above * root / length.clamp_min(TINY)).masked_fill(~wanted, torch.inf)
-    known = (excess > 0).all(-1) & (null_by >= 0).squeeze(-1)
+    known = ((excess > 0) | ~wanted).all(-1) & (null_by >= 0).squeeze(-1)
     taken = wanted & (excess > 0)
     least = signed.clamp_min(TINY)
-    return Eigen(known, known | line, v, vu, least, taken, rank, excess, forms, thick, null_by)
+    return Eigen(known, known | line, v, vu, least, taken, rank, excess, forms.exceed, thick, null_by)
+
+
+def _beside_null(
+    excess: Tensor, beside: Tensor, wanted: Tensor, forms: _Forms, rank: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By how much eigenvalues exceed rounding, ``(*batch, d)``; whether some are null, ``(*batch, 1)``; axes wanted.
+
+    ``beside``: ``excess`` beside a null vector. What is then not known is null as well if the form is small in as many
+    directions: the rows would lose their length along an axis that is left out, and lose ``MAX_NULL_FORM`` of it if it
+    counts as null. The span of a jet has one such direction, as all of space-time has.
+    """
+    null = wanted.sum(-1, keepdim=True) < rank
+    excess = torch.where(null, beside, excess).masked_fill(~wanted, torch.inf)
+    for _ in range(2):  # once one is null, others are compared with what is known beside it
+        unknown = rank - (wanted & (excess > 0)).sum(-1, keepdim=True)
+        also = (unknown > 0) & (unknown <= forms.small)
+        null = null | also
+        excess = torch.where(null & wanted, beside, excess)
+    unknown = rank - (wanted & (excess > 0)).sum(-1, keepdim=True)
+    return excess, null, wanted & ((excess > 0) | (unknown > forms.small))
 
 
 def _squares(columns: Tensor, eta: Tensor) -> Tensor:
@@ -187,19 +212,30 @@ def _solved(v: Tensor, eta: Tensor, rank: Tensor) -> Tensor:
     return orthogonal_columns(vu, eta, JACOBI_SWEEPS)
 
 
-def _axes_wanted(
-    basis: Basis, turned: Tensor | None, eta: Tensor, p: int, bounds: Bounds
-) -> tuple[Tensor, Tensor, Tensor]:
+class _Forms(NamedTuple):
+    """The form on the span, in its own eigenvectors.
+
+    Attributes:
+        exceed: ``(*batch, d)``, by how much it exceeds the negligible part.
+        small: ``(*batch, 1)``, in how many directions it is small enough for them to count as null.
+        thinnest: ``(*batch, 1)``, thickness of the thinnest direction.
+    """
+
+    exceed: Tensor
+    small: Tensor
+    thinnest: Tensor
+
+
+def _axes_wanted(basis: Basis, turned: Tensor | None, eta: Tensor, p: int, bounds: Bounds) -> tuple[Tensor, _Forms]:
     """Which axes the span determines, ``(*batch, d)``: of either sign the first, as many as it has of that sign.
 
     ``turned``: the directions of the basis, made orthogonal in the form, if that is known.
-
-    Also by how much the form exceeds the negligible part; and, where it does not in all directions, by how much the
-    thinnest of them exceeds the least at which anything can be said to be null, ``(*batch, 1)``.
     """
     if all_true(basis.determined):
         far = torch.full_like(basis.determined, torch.inf, dtype=torch.float64)
-        return basis.determined, far, far[..., :1]
+        return basis.determined, _Forms(
+            far, torch.zeros_like(basis.determined[..., :1], dtype=torch.int64), far[..., :1]
+        )
     if turned is None:
         values, u = torch.linalg.eigh(basis.directions.mH @ (eta.unsqueeze(-1) * basis.directions))
     else:
@@ -212,12 +248,12 @@ def _axes_wanted(
     wanted = first_axes((values > least).sum(-1), (values < -least).sum(-1), p, len(eta) - p)
     sizes, order = values.abs().sort(-1, descending=True)
     outside = torch.arange(len(eta), device=values.device) >= basis.determined.sum(-1, keepdim=True)
+    small = ((sizes < MAX_NULL_FORM) & ~outside).sum(-1, keepdim=True)
     outside = outside | basis.determined.all(-1, keepdim=True)
-    forms = (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
-    null = (forms <= 0).any(-1, keepdim=True)
+    exceed = (sizes - least.gather(-1, order)).masked_fill(outside, torch.inf)
     thinnest = 1 / torch.where(basis.determined, ratio, 1.0).amax(-1, keepdim=True)
     wanted = wanted | basis.determined.all(-1, keepdim=True)
-    return wanted, forms, (thinnest - MIN_NULL_THICKNESS * bounds.thin).masked_fill(~null, torch.inf)
+    return wanted, _Forms(exceed, small, thinnest)
 
 
 def smallest(v: Tensor, eta: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ from minframe.linalg.form import adjoint, reflection, signs, tilt
 from minframe.linalg.null import outer
 from minframe.linalg.solvers import solve
 
+MIN_SQUARE = 0.5  # of a unit vector, as it is computed: below, rounding is what is left
+
 
 def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
     """An isometry whose columns are those of D that are taken, but for phases, and free axes: by reflections.
@@ -32,6 +34,9 @@ def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
     brought to length one. As in ``boost_to``, ``w = d + a`` has ``<w, w> = 2 (<a, a> + <d, a>)``, a sum of equal signs,
     and the reflection in w exchanges d and -a; another, among axes of the same sign, exchanges a and axis k. Entries
     are as large as those of D, and every reflection is an isometry, whatever the errors of D are.
+
+    Of two columns that are both nearly null, the second is as long after ``T^-1``, and 1 may be less than the rounding
+    of ``<d, d>``. It is then the length of the part that is adjusted.
     """
     eta = signs(p, q, d.device)
     matrix = torch.eye(p + q, dtype=d.dtype, device=d.device).expand_as(d)
@@ -42,8 +47,9 @@ def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
         same = left * (eta == eta[k])
         axis = left * (adjoint(matrix, eta) @ d[..., k : k + 1]).squeeze(-1)
         square = (axis.abs().square() * eta).sum(-1, keepdim=True) * eta[k]
-        there = taken[..., k : k + 1] & (square > 0)
-        axis = torch.where(there, axis / torch.where(there, square, 1.0).sqrt(), torch.eye(p + q, device=d.device)[k])
+        there, exact = taken[..., k : k + 1], square > MIN_SQUARE
+        axis = torch.where(exact, axis / torch.where(exact, square, 1.0).sqrt(), _hyperbolic(axis, same, k))
+        axis = torch.where(there, axis, torch.eye(p + q, device=d.device)[k])
         part = axis * same
         length = torch.linalg.vector_norm(part, dim=-1, keepdim=True)
         part = part / length
@@ -53,6 +59,14 @@ def completed_axes(d: Tensor, taken: Tensor, p: int, q: int) -> Tensor:
         matrix = matrix @ reflection(onto, same, 2 * (1 + at.abs()))
         left = left * ((torch.arange(p + q, device=d.device) != k) | ~there)  # what is still free
     return matrix
+
+
+def _hyperbolic(axis: Tensor, same: Tensor, k: int) -> Tensor:
+    """``axis`` ``(*batch, d)`` with its part in ``same`` so long that the difference of the squared lengths is 1."""
+    part, other = axis * same, axis * (1 - same)
+    length = torch.linalg.vector_norm(part, dim=-1, keepdim=True)
+    unit = torch.where(length > 0, part / torch.where(length > 0, length, 1.0), torch.eye(axis.shape[-1])[k].to(axis))
+    return other + unit * (1 + other.abs().square().sum(-1, keepdim=True)).sqrt()
 
 
 def refined(v: Tensor, matrix: Tensor, taken: Tensor, p: int, q: int) -> Tensor:

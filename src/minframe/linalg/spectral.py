@@ -34,7 +34,7 @@ from minframe.linalg.null import NULL_SCALE, Null, first_axes, null_pairs, pair_
 from minframe.linalg.refined import completed_axes, refined
 from minframe.linalg.rows import Precision
 from minframe.linalg.solvers import may_wait, principal_columns
-from minframe.linalg.whiten import Basis, fewer_rows, row_basis, stacked
+from minframe.linalg.whiten import Basis, at_most, principal, row_basis, stacked
 
 
 class Spectral(NamedTuple):
@@ -43,6 +43,7 @@ class Spectral(NamedTuple):
     Attributes:
         matrix: T; but for null vectors at their own scale, so that it is harmless: ``matrix @ null.boost`` is T.
         axes: ``(*batch, d)``, whether the rows determine an axis.
+        spanned: ``(*batch, d)``, whether a column of T is one of their eigenvectors, be it too thin to count.
         null: where the form is degenerate; ``None``: nowhere.
         margin: computes how far the nearest decision is from flipping, ``(*batch,)``, given how many axes the rows can
             determine at most, ``(*batch, 1)``.
@@ -50,6 +51,7 @@ class Spectral(NamedTuple):
 
     matrix: Tensor
     axes: Tensor
+    spanned: Tensor
     null: Null | None
     margin: Callable[[Tensor], Tensor]
 
@@ -66,14 +68,16 @@ def spectral(
     if basis.white and min(p, q) == 1:
         axis = time_axis(s, 0 if p == 1 else p)
         if axis is not None:
-            return Spectral(boost_to(axis, p, q), basis.determined, None, lambda _: smallest(basis.factor, eta))
+            return Spectral(
+                boost_to(axis, p, q), basis.determined, basis.determined, None, lambda _: smallest(basis.factor, eta)
+            )
     size = precision.offset * layout.sizes(rows.device).sqrt()  # the rounding of S is relative to S and to this
 
     def found_in(basis: Basis) -> Eigen:
         return eigenvectors(basis, eta, p, bounds, size)
 
     # The thinnest direction is left out until all remaining ones are known.
-    found, stages = (_in_turn if may_wait(rows) else _at_once)(rows, layout, precision, basis, found_in)
+    found, stages = (_in_turn if may_wait(rows) else _at_once)(basis, found_in)
 
     def margin(at_most: Tensor) -> Tensor:
         nearest, open_ = _rank_margin(precision, basis, at_most), torch.ones_like(stages[0].known)
@@ -87,7 +91,7 @@ def spectral(
     d = vu * (taken / torch.where(taken, signed, 1.0).sqrt()).unsqueeze(-2)
     if all_true(taken):
         matrix = d if basis.white else refined(v, completed_axes(d, taken, p, q), taken, p, q)
-        return Spectral(_checked(matrix, eta, precision, needed), thick, None, margin)
+        return Spectral(_checked(matrix, eta, precision, needed), thick, taken, None, margin)
     rank, c = found.rank, torch.where(taken, signed, 0.0).amax(-1).sqrt()
     here = taken.sum(-1) < rank
     n = vu * (~taken & here.unsqueeze(-1)).unsqueeze(-2)
@@ -105,7 +109,7 @@ def spectral(
     matrix = _checked(matrix, eta, precision, needed)
     axes = first_axes(thick[..., :p].sum(-1) + pairs, thick[..., p:].sum(-1) + pairs, p, q)
     if all_true(~here):
-        return Spectral(matrix, axes, None, margin)
+        return Spectral(matrix, axes, taken, None, margin)
     ratio = torch.where(here, torch.where(alone, NULL_SCALE, c), 1.0)[..., None, None] / length
     boost = pair_boost(adjoint(matrix, eta) @ n, paired, pair, ratio, p)
     # What fixes D and N takes M to ``M + N A`` with ``A^* = -A``: nothing, of one pair and real numbers, but ``i t`` of
@@ -113,30 +117,27 @@ def spectral(
     loose = here if n.is_complex() else here & ~((pairs == 1) & axes.all(-1))
     inward = (d @ (eta.unsqueeze(-1) * d.mH) + ratio * n @ partner.mH / 2) * eta
     null = Null(here, loose, inward, boost, rank, *span_of(matrix, d, n, taken, pairs, ratio, p, q))
-    return Spectral(matrix, axes, null.where(here), margin)
+    return Spectral(matrix, axes, taken, null.where(here), margin)
 
 
-def _in_turn(
-    rows: Tensor, layout: Layout, precision: Precision, basis: Basis, found_in: Callable[[Basis], Eigen]
-) -> tuple[Eigen, Sequence[Eigen]]:
+def _in_turn(basis: Basis, found_in: Callable[[Basis], Eigen]) -> tuple[Eigen, Sequence[Eigen]]:
     """What is settled, in as many stages as it takes, and these."""
-    found = found_in(basis)
+    found, directions = found_in(basis), None
     stages = [found]
-    for _ in range(rows.shape[-1]):
+    for _ in range(basis.determined.shape[-1]):
         if all_true(found.settled):
             break
         fewer = torch.where(found.settled, found.rank, found.rank - 1)
-        stages.append(found_in(fewer_rows(rows, layout, precision, basis, fewer)))
+        directions = principal(basis) if directions is None else directions
+        stages.append(found_in(at_most(directions, fewer)))
         found = stages[-1].where(~found.settled, found)
     return found, stages
 
 
-def _at_once(
-    rows: Tensor, layout: Layout, precision: Precision, basis: Basis, found_in: Callable[[Basis], Eigen]
-) -> tuple[Eigen, Sequence[Eigen]]:
+def _at_once(basis: Basis, found_in: Callable[[Basis], Eigen]) -> tuple[Eigen, Sequence[Eigen]]:
     """The same where nothing may be read: all stages that there can be, in the operations of one."""
-    rank, count = basis.determined.sum(-1), rows.shape[-1] + 1
-    fewer = (fewer_rows(rows, layout, precision, basis, rank - k) for k in range(1, count))
+    rank, count, directions = basis.determined.sum(-1), basis.determined.shape[-1] + 1, principal(basis)
+    fewer = (at_most(directions, rank - k) for k in range(1, count))
     every = found_in(stacked([basis, *fewer]))
     first = every.settled.max(0, keepdim=True)[1]  # the last one always is
     found = (x.gather(0, behind_batch(first, x, 0).expand(1, *x.shape[1:])).squeeze(0) for x in every)

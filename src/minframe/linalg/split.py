@@ -55,6 +55,7 @@ class Split:
         matrix: ``(*batch, d, d)``, T, an isometry; the first p columns span V+.
         momentum: ``(*batch,)``, whether the total momentum gave the time axis; ``None`` if there is no single one.
         axes: ``(*batch, d)``, whether the rows determine an axis; not for the total momentum. ``None``: not known.
+        spanned: ``(*batch, d)``, and whether they have a component along it at all, maybe too thin to count.
         null: what is known where the form may be degenerate on the span; ``None``: it is nowhere.
         margin: computes the relative distance of the nearest decision from flipping, ``(*batch,)``, given how many axes
             the rows can determine at most, ``(*batch, 1)``.
@@ -63,6 +64,7 @@ class Split:
     matrix: Tensor
     momentum: Tensor | None
     axes: Tensor | None
+    spanned: Tensor | None
     null: Null | None
     margin: Callable[[Tensor], Tensor]
 
@@ -72,7 +74,7 @@ def split(rows: Tensor, layout: Layout, precision: Precision, p: int, q: int) ->
     s = loops.scatter(rows, layout)
     if min(p, q) > 1:
         found = spectral(rows, layout, precision, s, p, q)
-        return Split(found.matrix, None, found.axes, found.null, found.margin)
+        return Split(found.matrix, None, found.axes, found.spanned, found.null, found.margin)
     rest = rest_frame(rows, layout, precision, p, q, s)
     momentum = rest.momentum
     assert momentum is not None
@@ -85,7 +87,7 @@ def split(rows: Tensor, layout: Layout, precision: Precision, p: int, q: int) ->
     def margin(at_most: Tensor) -> Tensor:
         return torch.minimum(rest.margin(at_most), torch.where(momentum, torch.inf, found.margin(at_most)))
 
-    return Split(matrix, momentum, found.axes, null, margin)
+    return Split(matrix, momentum, found.axes, found.spanned, null, margin)
 
 
 def rest_frame(
@@ -108,7 +110,7 @@ def rest_frame(
         least = None if precision.floor is None else precision.floor * layout.sizes(rows.device)
         boost, taken, square = gpu.rest_frame(rows, least, time, massless(precision.eps), MAX_REST_RATIO)
         check_finite(square, precision.name)
-        return Split(boost, taken, None, None, margin)
+        return Split(boost, taken, None, None, None, margin)
     s = loops.scatter(rows, layout) if scatter is None else scatter
     entries = total.abs().square()
     mass2, square = (entries * eta).sum(-1), entries.sum(-1)
@@ -128,7 +130,7 @@ def rest_frame(
     if not all_true((lengths - bar).abs() > rounding):
         energies = (rows * layout.for_each_row(form)).sum(-1, keepdim=True)
         lengths = 2 * layout.total(energies.abs().square()).squeeze(-1) - (squares * eta).sum(-1)
-    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, margin)
+    return Split(boost_to(axis, p, q), timelike & (lengths <= bar), None, None, None, margin)
 
 
 def _rest_margin(rows: Tensor, layout: Layout, total: Tensor, eta: Tensor, massless: float) -> Tensor:

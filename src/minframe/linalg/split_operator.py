@@ -22,7 +22,7 @@ from minframe.linalg.rows import Precision
 from minframe.linalg.split import Split, split
 from minframe.tracing import is_compiling, is_transformed, with_views
 
-# What it returns: the matrix, whether the momentum was taken, the axes, and the fields of ``Null``.
+# What it returns: the matrix, whether the momentum was taken, axes, those that are spanned, and the fields of ``Null``.
 library.define(  # type: ignore[no-untyped-call]
     "split(Tensor rows, Tensor? mask, Tensor? batch, SymInt samples, Tensor? floor, float eps, float tolerance, "
     "float? constant, int p, int q) -> Tensor[]"
@@ -50,9 +50,10 @@ def _split(
     matrix = found.matrix
     no = matrix.new_zeros(matrix.shape[:-2], dtype=torch.bool)
     momentum = no if found.momentum is None else found.momentum
-    axes = matrix.new_zeros(matrix.shape[:-1], dtype=torch.bool) if found.axes is None else found.axes
+    none = matrix.new_zeros(matrix.shape[:-1], dtype=torch.bool)
+    axes, spanned = (none if known is None else known for known in (found.axes, found.spanned))
     null = regular(matrix) if found.null is None else found.null
-    return separate([matrix, momentum, axes, *parts_of(null)])
+    return separate([matrix, momentum, axes, spanned, *parts_of(null)])
 
 
 def parts_of(null: Null) -> list[Tensor]:
@@ -74,8 +75,8 @@ def _shapes(rows: Tensor, mask: Tensor | None, batch: Tensor | None, samples: in
     matrices = [rows.new_empty((*lead, d, d)) for _ in range(7)]
     no = [rows.new_empty(lead, dtype=torch.bool) for _ in range(3)]
     rank = rows.new_empty(lead, dtype=torch.int64)
-    axes = rows.new_empty((*lead, d), dtype=torch.bool)
-    return [matrices[0], no[0], axes, *no[1:], *matrices[1:3], rank, *matrices[3:]]
+    axes, spanned = (rows.new_empty((*lead, d), dtype=torch.bool) for _ in range(2))
+    return [matrices[0], no[0], axes, spanned, *no[1:], *matrices[1:3], rank, *matrices[3:]]
 
 
 def _mapped(info: Any, axes: Sequence[Any], *args: Any) -> tuple[list[Tensor], list[int]]:
@@ -95,7 +96,7 @@ def split_anywhere(rows: Tensor, layout: Layout, precision: Precision, p: int, q
         return split(rows, layout, precision, p, q)
     batch = layout.index if isinstance(layout, Ragged) else None
     floor = precision.floor
-    matrix, momentum, axes, *null = torch.ops.minframe.split(
+    matrix, momentum, axes, spanned, *null = torch.ops.minframe.split(
         *(rows, layout.real, batch, 0 if batch is None else layout.batch_shape[0]),
         *(floor if isinstance(floor, Tensor) else None, precision.eps, precision.tolerance),
         *(floor if isinstance(floor, float) else None, p, q),
@@ -104,6 +105,7 @@ def split_anywhere(rows: Tensor, layout: Layout, precision: Precision, p: int, q
         matrix,
         momentum if min(p, q) == 1 else None,
         axes,
+        spanned,
         Null(*null),
         lambda at_most: split(rows, layout, precision, p, q).margin(at_most),
     )

@@ -32,6 +32,7 @@ from torch import Tensor
 from minframe.checks import all_true, readable
 from minframe.layout import Layout
 from minframe.linalg import loops
+from minframe.linalg.jacobi import orthogonal_columns
 from minframe.linalg.loops import MIN_PIVOT_RATIO, pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import PivotedQR, Precision, Rows
@@ -56,7 +57,6 @@ class Basis:
         determined: ``(*batch, d)``.
         white: A is 1, as the rows are near enough to white.
         peaks: ``(*batch, d)``, the largest squared length that was left for each direction; ``None`` if white.
-        found: the decomposition that chose the rows; ``None`` if white.
     """
 
     rows: Tensor
@@ -65,7 +65,6 @@ class Basis:
     determined: Tensor
     white: bool = False
     peaks: Tensor | None = None
-    found: PivotedQR | None = None
 
 
 def row_basis(rows: Tensor, layout: Layout, precision: Precision, scatter: Tensor) -> Basis:
@@ -87,17 +86,30 @@ def row_basis(rows: Tensor, layout: Layout, precision: Precision, scatter: Tenso
     return _basis(rows, layout, pivoted_qr(Rows(rows, layout, precision), False))
 
 
-def fewer_rows(rows: Tensor, layout: Layout, precision: Precision, basis: Basis, at_most: Tensor) -> Basis:
-    """``row_basis`` of at most so many rows, ``(*batch,)``, in all samples."""
-    found = pivoted_qr(Rows(rows, layout, precision), False) if basis.found is None else basis.found
-    return _basis(rows, layout, found, at_most)
+def principal(basis: Basis) -> Basis:
+    """The same cloud by its principal directions, the thickest first, on which neither order nor choice of rows has an
+    influence. The columns of ``A^T L`` are graded, and rotations leave thin directions as exact as they are.
+    """
+    v = basis.rows.mT @ basis.factor * basis.determined.unsqueeze(-2)
+    columns = orthogonal_columns(v)
+    peaks, order = columns.abs().square().sum(-2).sort(-1, descending=True)
+    columns = columns.gather(-1, order.unsqueeze(-2).expand(columns.shape))
+    determined = torch.arange(v.shape[-1], device=v.device) < basis.determined.sum(-1, keepdim=True)
+    directions = columns * (determined / torch.where(peaks > 0, peaks, 1.0).sqrt()).unsqueeze(-2)
+    one = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device).expand(v.shape)
+    return Basis(columns.mT, one, directions, determined, False, peaks)
 
 
-def _basis(rows: Tensor, layout: Layout, found: PivotedQR, at_most: Tensor | None = None) -> Basis:
+def at_most(basis: Basis, rank: Tensor) -> Basis:
+    """The first directions of a basis, as many as ``rank`` ``(*batch,)``."""
+    within = torch.arange(basis.determined.shape[-1], device=rank.device) < rank.unsqueeze(-1)
+    directions = basis.directions * within.unsqueeze(-2)
+    return Basis(basis.rows, basis.factor, directions, basis.determined & within, False, basis.peaks)
+
+
+def _basis(rows: Tensor, layout: Layout, found: PivotedQR) -> Basis:
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     determined = found.determined
-    if at_most is not None:
-        determined = determined & (torch.arange(len(one), device=one.device) < at_most.unsqueeze(-1))
     unit = found.peaks[..., :1].sqrt()
     normals = found.basis.mT * torch.where(unit > 0, unit, 1.0).unsqueeze(-1)
     a = torch.where(determined.unsqueeze(-1), layout.take_rows(rows, found.positions), normals)
@@ -112,7 +124,7 @@ def _basis(rows: Tensor, layout: Layout, found: PivotedQR, at_most: Tensor | Non
     z = z + loops.multiply(rows - loops.multiply(z, layout, a.mT), layout, within)
     factor = cholesky(loops.scatter(z, layout) + one * ~determined.unsqueeze(-1))
     directions = found.basis * determined.unsqueeze(-2)
-    return Basis(a, factor, directions, determined, False, found.peaks, found)
+    return Basis(a, factor, directions, determined, False, found.peaks)
 
 
 def stacked(bases: Sequence[Basis]) -> Basis:
