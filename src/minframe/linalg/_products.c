@@ -141,7 +141,7 @@ static void serve_scatter(void *argument, Crew *crew, int64_t b, int member)
     Job *job = argument;
     Sample s = {job, b, size_of(&job->x, b), tile_of(job, member) + 2 * job->x.d * job->x.parts * TILE};
     if (crew)
-        share(crew, portion_of_scatter, &s, portions_of(s.n));
+        share(crew, portion_of_scatter, &s, portions_of(s.n), 0);
     else
         for (int64_t k = 0; k < portions_of(s.n); k++)
             portion_of_scatter(&s, k, member);
@@ -153,7 +153,7 @@ static void serve_product(void *argument, Crew *crew, int64_t b, int member)
     Job *job = argument;
     Sample s = {job, b, size_of(&job->x, b), NULL};
     if (crew)
-        share(crew, portion_of_product, &s, portions_of(s.n));
+        share(crew, portion_of_product, &s, portions_of(s.n), 0);
     else
         for (int64_t k = 0; k < portions_of(s.n); k++)
             portion_of_product(&s, k, member);
