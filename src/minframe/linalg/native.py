@@ -32,6 +32,7 @@ except ImportError:
 
 FINITE, FULL, WHITE = 1, 2, 4  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
 NOT_WHITE = 0, 0, 0.0, False  # what ``_decomposed`` is told about white rows where there are none
+MAX_SUM = 16_384  # rows of a sample that are added up one after the other
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
 
@@ -220,14 +221,14 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
     return out
 
 
-def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
-    """See ``loops.multiply``; for numbers in double precision."""
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1) -> Tensor:
+    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative: see ``loops.to_rest``."""
     where, kept = _numbers(rows, layout)
     d = rows.shape[-1]
     packed = matrix.to(rows.dtype).resolve_conj().contiguous()
     assert packed.shape == (*layout.batch_shape, d, d)
     out = rows.new_empty(rows.shape)
     assert products is not None
-    products.multiply(where, _address(packed), _address(out), _threads(rows))
+    products.multiply(where, _address(packed), _address(out), time, _threads(rows))
     del kept
     return out
