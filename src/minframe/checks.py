@@ -247,14 +247,14 @@ def check_owners_known(batch: Tensor, count: int, name: str) -> None:
         )
 
 
-def check_mask(mask: Tensor, x: Tensor, name: str = "mask") -> None:
-    """A boolean tensor ``(*batch, n)`` for a cloud ``x``, with at least one real row in every sample."""
+def check_mask(mask: Tensor, rows: tuple[int, ...], name: str = "mask") -> None:
+    """A boolean tensor of the shape ``rows``, ``(*batch, n)``, with at least one real row in every sample."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"{name} must be a boolean tensor (True = real point), got {got}: use for example mask.bool()")
     check_layout(mask, name)
-    if mask.shape != x.shape[:-1]:
-        raise ValueError(f"{name} must have shape {tuple(x.shape[:-1])}, one entry per point, got {tuple(mask.shape)}")
+    if tuple(mask.shape) != rows:
+        raise ValueError(f"{name} must have shape {rows}, one entry per point, got {tuple(mask.shape)}")
     if data_checks_enabled() and not bool(mask.any(-1).all()):
         empty = (~mask.any(-1)).nonzero()[0].tolist()
         which = f"sample {empty[0] if len(empty) == 1 else tuple(empty)}" if empty else "the sample"

@@ -67,7 +67,7 @@ def rows_layout(
             raise ValueError(f"{name} has no rows, shape {tuple(x.shape)}: there is nothing to put in order")
         rows = tuple(x.shape[: len(hint)]) if hint is not None else tuple(x.shape[:-1])
     if mask is not None:
-        check_mask(mask, torch.empty((*rows, 1), device="meta"), names[0])
+        check_mask(mask, rows, names[0])
     return Dense(rows[:-1], rows[-1], mask)
 
 

@@ -72,11 +72,13 @@ def is_plain(x: Tensor) -> bool:
     ``torch.utils._python_dispatch`` and the tracer count themselves there only. Since PyTorch 2.0. Nor may it stand for
     many gradients, as with ``is_grads_batched``, which ``is_transformed`` does not see: it has no memory of its own.
     """
+    # Small graphs and clouds ask a dozen times for each call: no other function of this module is called.
+    if is_compiling() or type(x) is not Tensor or is_transformed(x) or (x.requires_grad and torch.is_grad_enabled()):
+        return False
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
+        return False
     return not (
-        is_compiling()
-        or type(x) is not Tensor
-        or has_tangent(x)
-        or x.is_neg()  # memory holds the opposite sign
+        x.is_neg()  # memory holds the opposite sign
         or not torch._C._has_storage(x)
         or torch._C._len_torch_dispatch_stack()
         or torch._C._is_tracing()

@@ -14,9 +14,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import minframe as mf
 from clouds import all_clouds
 from minframe.cloud import Input
+from minframe.frame.components import _at_rest
 from minframe.layout import Dense, Ragged
 from minframe.linalg import native
-from minframe.linalg.loops import loops_for, multiply, pivoted_qr, scatter
+from minframe.linalg.loops import loops_for, multiply, pivoted_qr, scatter, to_rest
 from minframe.linalg.qr import floor_of, tie_width
 from minframe.linalg.rows import Rows
 from table import DIMENSIONS, DTYPES, GROUPS, clouds_for, relative
@@ -275,3 +276,31 @@ def test_the_number_of_threads_changes_no_bit(dtype: torch.dtype, monkeypatch: p
             for a, b in zip(one, want, strict=True):
                 tolerance = 1e-5 if a.dtype in (torch.float32, torch.complex64) else 1e-11
                 torch.testing.assert_close(a, b.to(a.dtype), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("time", [0, 3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_products_are_brought_to_rest(time: int, masked: bool) -> None:
+    """With what they had left of a total across the axis of time taken away, in the same call."""
+    x = torch.randn(2, 5, 70, 4, dtype=torch.float64)
+    mask = torch.rand(2, 5, 70) > 0.3 if masked else None
+    x = x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
+    x[..., time] = x.norm(dim=-1)
+    layout, matrix = Dense((2, 5), 70, mask), torch.randn(2, 5, 4, 4, dtype=torch.float64)
+    found = to_rest(x, layout, matrix, time)
+    assert found is not None
+    torch.testing.assert_close(found, _at_rest(multiply(x, layout, matrix), layout, None, time), rtol=1e-12, atol=1e-11)
+    alone = to_rest(x[1:], Dense((1, 5), 70, None if mask is None else mask[1:]), matrix[1:], time)
+    assert alone is not None
+    assert torch.equal(alone, found[1:])
+    with native.disabled():
+        assert to_rest(x, layout, matrix, time) is None
+    assert to_rest(x.cfloat(), layout, matrix.cfloat(), time) is None
+
+
+def test_the_norm_of_all_rows() -> None:
+    x = torch.randn(3, 7, 4, dtype=torch.float64)
+    batch = torch.arange(3).repeat_interleave(7)
+    want = x.square().sum((-2, -1)).sqrt().unsqueeze(-1)
+    torch.testing.assert_close(Dense((3,), 7).norm(x), want)
+    torch.testing.assert_close(Ragged(batch, 3).norm(x.flatten(0, 1)), want)

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import minframe as mf
 from minframe.layout import Dense, Layout, Ragged
-from minframe.linalg import loops, native, operators
+from minframe.linalg import loops, native, operators, orientation
 from minframe.linalg.rows import Precision, Rows
 from table import clouds_for
 
@@ -55,6 +55,72 @@ def test_the_operator_decomposes_as_eager_mode_does(number: int) -> None:
         assert torch.equal(found.tied, none if want.tied is None else want.tied)  # type: ignore[arg-type]
 
 
+PRECISION = Precision(1e-16, 1e-12, of_rank=(4e-16, 1e-12))
+
+
+def dense_cases() -> Iterator[tuple[Tensor, Dense]]:
+    """Rows that the operators without derivatives take."""
+    x = torch.randn(2, 4, 7, 3, dtype=torch.float64)
+    x[0, 1, :, 2] = 0
+    x[1, 1, 2, 0] = torch.nan
+    mask = torch.rand(2, 4, 7) > 0.3
+    mask[..., 0] = True
+    yield x, Dense((2, 4), 7)
+    yield torch.where(mask.unsqueeze(-1), x, 0), Dense((2, 4), 7, mask)
+    yield x[0].float(), Dense((4,), 7)
+    yield torch.complex(x, x.flip(-1)).conj(), Dense((2, 4), 7)
+    yield x[0, 0], Dense((), 7)
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_operators_without_derivatives_return_the_same(special: bool) -> None:
+    for values, layout in dense_cases():
+        with mf.unchecked():
+            middle = loops.mean(values, layout)
+        for origin in (None, middle):
+            want = operators.pivoted_qr(Rows(values, layout, PRECISION, origin), special)
+            both = [orientation.oriented(Rows(values, layout, PRECISION, origin), special)[0]]
+            if origin is not None:
+                found, mean = orientation.oriented(Rows(values, layout, PRECISION), special, about_mean=True)
+                torch.testing.assert_close(mean, middle, rtol=0, atol=0, equal_nan=True)
+                both.append(found)
+            for found in both:
+                assert torch.equal(found.determined, want.determined)
+                torch.testing.assert_close(found.basis, want.basis, rtol=0, atol=0, equal_nan=True)
+                poses = found.pose(values.dtype), want.pose(values.dtype)
+                torch.testing.assert_close(*poses, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["oriented", "centred"])
+def test_operators_without_derivatives_are_as_declared(name: str) -> None:
+    operator, rule = getattr(torch.ops.minframe, name).default, (1e-7, 1e-5, 4e-7, 1e-5, True)
+    for values, layout in dense_cases():
+        if not values.isnan().any():
+            torch.library.opcheck(operator, (values, layout.mask, None, *rule))
+    many, mask = torch.randn(5, 2, 7, 3), torch.ones(2, 7, dtype=torch.bool)
+    mapped = torch.vmap(lambda x: operator(x, mask, None, *rule))(many)
+    for found, want in zip(mapped, operator(many, mask.expand(5, 2, 7), None, *rule), strict=True):
+        assert torch.equal(found, want)
+
+
+@pytest.mark.parametrize("group", [mf.O(3), mf.SE(3), mf.E(2)], ids=str)
+def test_compiled_frames_without_derivatives_call_one_operator(group: mf.Group) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    x, mask = torch.randn(4, 6, group.d), torch.rand(4, 6) > 0.4  # type: ignore[attr-defined]
+    mask[:, 0] = True
+    for real in (None, mask):
+        compiled = torch.compile(lambda x, real=real: mf.canonicalize(x, group, mask=real)[0], backend=backend)
+        assert torch.equal(compiled(x), mf.canonicalize(x, group, mask=real)[0])
+        called = [str(node.target) for node in graphs[-1].graph.nodes if "minframe" in str(node.target)]
+        assert called == ["minframe.oriented" if isinstance(group, mf.O) else "minframe.centred"]
+        assert not any("mean" in node.name for node in graphs[-1].graph.nodes if node.op == "call_method")
+
+
 class Seen(TorchDispatchMode):
     """The arguments of the operator."""
 
@@ -84,7 +150,13 @@ def test_it_is_what_transforms_and_compilers_run(monkeypatch: pytest.MonkeyPatch
         calls.append(tuple(rows.values.shape))
         return decompose(rows, special)
 
+    def counting_oriented(x: Tensor, *others: object) -> object:
+        calls.append(tuple(x.shape))
+        return oriented(x, *others)  # type: ignore[arg-type]
+
+    oriented = native.oriented
     monkeypatch.setattr(operators, "DECOMPOSE", [counting])
+    monkeypatch.setattr(native, "oriented", counting_oriented)
     x = torch.randn(4, 6, 3, dtype=torch.float64)
     model = mf.Equivariant(lambda x: x * x.abs(), mf.SE(3))
     want = model(x)

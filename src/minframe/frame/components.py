@@ -134,15 +134,14 @@ class Components:
         mass, total = total.abs(), torch.where(total == 0, TINY, total)
         chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions), dim=-1)
         share = layout.take_rows(energies, found.positions).squeeze(-1) / total
-        squares = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square()
-        whole = layout.total(squares).sqrt()
+        whole = layout.norm(rows)
         given = 1.5 * self.cloud.eps / self.eps  # the momentum is that of the rows as given
         error, noise = torch.add(chosen, share.abs() * whole, alpha=given), self.noise
         least, k = (MIN_THICKNESS * mass).expand_as(chosen), chosen.shape[-1]
         most = 2.0 ** (k - 1) * noise * (error + self.cloud.offset()).amax(-1, keepdim=True)
         if all_true(found.peaks > torch.maximum(most, least).square()):  # no sum of errors is larger than this
             return most.expand_as(chosen), least
-        others = _others(squares, chosen, layout)
+        others = _others(torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square(), chosen, layout)
         own = (1 - share).abs() + PRODUCT_EPS  # it is computed, too
         error = torch.minimum(error, own * chosen + share.abs() * others) + self.cloud.offset()
         along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
@@ -181,12 +180,15 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
     if cloud.needs_grad:
         t = t @ smooth(rows, layout, parts, p, q)
     back = group.inverse(t) if parts.null is None else group.inverse(t) @ parts.null.inward
-    y = loops.multiply(rows, layout, back)
-    if (columns := _span_columns(parts, t)) is not None:
-        y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
-    if parts.momentum is not None:
-        # Without ``axes`` all samples have the total momentum.
-        y = _at_rest(y, layout, None if parts.axes is None else parts.momentum, 0 if p == 1 else p)
+    time = 0 if p == 1 else p
+    everywhere = parts.momentum is not None and parts.axes is None  # all samples have the total momentum
+    y = loops.to_rest(rows, layout, back, time) if everywhere else None
+    if y is None:
+        y = loops.multiply(rows, layout, back)
+        if (columns := _span_columns(parts, t)) is not None:
+            y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
+        if parts.momentum is not None:
+            y = _at_rest(y, layout, None if everywhere else parts.momentum, time)
     short = None
     if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
         short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]

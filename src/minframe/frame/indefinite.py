@@ -27,6 +27,7 @@ from minframe.linalg.qr import sample_tensor, tie_width
 from minframe.linalg.rows import CanonicalRows, Rows
 from minframe.linalg.split import Split
 from minframe.linalg.stabiliser import IsometryStabiliser, NullSpan
+from minframe.tracing import is_plain
 
 
 class _Axes(NamedTuple):
@@ -115,7 +116,7 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         span = NullSpan(null.here, null.loose, null.back @ turned, projector, null.rank)
         linear = torch.where(null.here[..., None, None], found.matrix @ null.boost @ turned, linear)
         inverse = group.inverse(linear)
-    ties = [axes.tied for axes in both if axes.tied is not None]
+    ties, here = [axes.tied for axes in both if axes.tied is not None], rows.is_cpu and is_plain(determined)
     return LinearFrame(
         group=group,
         linear=linear,
@@ -124,7 +125,8 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         own_columns=columns,
         stabiliser=_stabiliser(group, determined, span),
         cloud=cloud,
-        decomposition=CanonicalRows(determined, coordinates, layout),
+        # Where nothing is waited for, a look at the axes saves a product with all rows.
+        decomposition=CanonicalRows(determined, coordinates, layout, full=here and bool(determined.all())),
         margin=lambda: _margin(found, [(a, axes.known) for a, axes in zip(blocks, both, strict=True)], time),
         tied=torch.stack(ties).any(0) if ties else None,
     )

@@ -72,23 +72,45 @@ def _frame(
     assert linear is not None
     assert inverse is not None
     assert own is not None
-    one = torch.eye(linear.shape[-1], dtype=linear.dtype, device=linear.device).expand(linear.shape)
-    no, none = known.new_zeros(known.shape[:-1]), known.new_zeros(known.shape, dtype=torch.int64)
-    columns = frame.own_columns or Columns(no, linear, one, none, linear)  # where nothing is ``here``, any will do
-    after = one if columns.after is None else columns.after
-    null, span = NullSpan(no, no, linear, linear, none[..., 0]), none[..., 0]
-    if isinstance(frame.stabiliser, IsometryStabiliser):
-        null = null if frame.stabiliser.null is None else frame.stabiliser.null
-        span = span if frame.stabiliser.span is None else frame.stabiliser.span
-    tied = no if frame.tied is None else frame.tied
     pose = frame.canonical_rows(inputs[0].dtype)
+    matrices, flags, numbers = _details(frame, linear)
     return [
         pose.clone() if pose.is_inference() else unshared(pose),
         known.clone(),
-        torch.stack([linear, inverse, own, columns.adjoint, columns.triangle, after, null.outward, null.projector]),
-        torch.stack([tied, columns.here, null.here, null.loose]),
-        torch.cat([columns.place, span.unsqueeze(-1), null.rank.unsqueeze(-1)], -1),
+        torch.stack([linear, inverse, own, *matrices]),
+        flags,
+        numbers,
     ]
+
+
+def _details(frame: LinearFrame, linear: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:
+    """What thin, null and tied samples need: five matrices, four flags and ``d + 2`` numbers for each sample."""
+    known, d = frame.stabiliser.determined, linear.shape[-1]
+    lead = known.shape[:-1]
+    one = torch.eye(d, dtype=linear.dtype, device=linear.device).expand(linear.shape)
+    columns, tied, null, span = frame.own_columns, frame.tied, None, None
+    if isinstance(frame.stabiliser, IsometryStabiliser):
+        null, span = frame.stabiliser.null, frame.stabiliser.span
+    if columns is None and tied is None and null is None and span is None:  # any will do where no flag is set
+        flags = torch.zeros((4, *lead), dtype=torch.bool, device=linear.device)
+        numbers = torch.zeros((*lead, d + 2), dtype=torch.int64, device=linear.device)
+        return [linear, one, one, linear, linear], flags, numbers
+    no, none = known.new_zeros(lead), known.new_zeros(known.shape, dtype=torch.int64)
+    columns = columns or Columns(no, linear, one, none, linear)
+    null = null or NullSpan(no, no, linear, linear, none[..., 0])
+    return (
+        [
+            columns.adjoint,
+            columns.triangle,
+            one if columns.after is None else columns.after,
+            null.outward,
+            null.projector,
+        ],
+        torch.stack([no if tied is None else tied, columns.here, null.here, null.loose]),
+        torch.cat(
+            [columns.place, (none[..., :1] if span is None else span.unsqueeze(-1)), null.rank.unsqueeze(-1)], -1
+        ),
+    )
 
 
 def _shapes(inputs: list[Tensor], mask: Tensor | None, batch: Tensor | None, samples: int, *_: Any) -> list[Tensor]:

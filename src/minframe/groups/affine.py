@@ -158,9 +158,12 @@ class Affine(_Shifting):
         return self.linear.contains(linear, atol) & affine & shift.isfinite().all(-1)
 
     def frame_of(self, cloud: Cloud) -> LinearFrame:
-        frame = self.linear.frame_of(cloud.centred())
+        frame = self._frame_about_mean(cloud)
         frame.group = self
         return frame
+
+    def _frame_about_mean(self, cloud: Cloud) -> LinearFrame:
+        return self.linear.frame_of(cloud.centred())
 
     def reduction(self, cloud: Cloud) -> Reduction:
         return self.linear.reduction(cloud.centred())
@@ -179,6 +182,9 @@ class E(Affine):
     @cached_property
     def linear(self) -> O:
         return O(self.d)
+
+    def _frame_about_mean(self, cloud: Cloud) -> LinearFrame:
+        return self.linear.frame_about_mean(cloud)
 
 
 @dataclass(frozen=True, repr=False)

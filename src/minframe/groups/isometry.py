@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,8 +20,9 @@ from minframe.groups.linear import described
 from minframe.groups.matrix import MatrixGroup, haar
 from minframe.linalg.choice import margin
 from minframe.linalg.form import adjoint, signs
-from minframe.linalg.loops import pivoted_qr
+from minframe.linalg.loops import oriented, pivoted_qr
 from minframe.linalg.qr import differentiable_basis
+from minframe.linalg.rows import Oriented
 from minframe.linalg.split import split
 from minframe.linalg.stabiliser import IsometryStabiliser
 
@@ -159,6 +160,10 @@ class Isometry(MatrixGroup):
             return linear_frame(self, cloud, traced, self.special, self.metric, self.orthochronous)
         return split_frame(self, cloud)
 
+    def frame_about_mean(self, cloud: Cloud) -> LinearFrame:
+        """The frame of a cloud relative to the mean of its points."""
+        return self.frame_of(cloud.centred()) if self.q else self._definite_frame(cloud, about_mean=True)
+
     def reduction(self, cloud: Cloud) -> Reduction:
         if not self.q:
             return Reduction(cloud, None, [slice(0, self.d)])
@@ -169,12 +174,17 @@ class Isometry(MatrixGroup):
             back = back if parts.null is None else back @ parts.null.inward
         return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
 
-    def _definite_frame(self, cloud: Cloud) -> LinearFrame:
-        needs_grad = cloud.needs_grad
-        found = pivoted_qr(cloud.as_rows(), self.special)
-        q = found.basis.contiguous()  # not a view, so that no autograd graph keeps the other results alive
-        if needs_grad:
-            q = differentiable_basis(cloud.take(found.positions), found, self.special)
+    def _definite_frame(self, cloud: Cloud, about_mean: bool = False) -> LinearFrame:
+        found: Oriented
+        if about_mean and (cloud.needs_grad or len(cloud.inputs) > 1 or cloud.distance is not None):
+            cloud, about_mean = cloud.centred(), False
+        if cloud.needs_grad:
+            found = chosen = pivoted_qr(cloud.as_rows(), self.special)
+            q = differentiable_basis(cloud.take(chosen.positions), chosen, self.special)
+        else:
+            found, mean = oriented(cloud.as_rows(), self.special, about_mean)
+            cloud = replace(cloud, origin=mean) if about_mean else cloud
+            q = found.basis.contiguous()  # not a view, so that no autograd graph keeps the other results alive
         return LinearFrame(
             group=self,
             linear=q,

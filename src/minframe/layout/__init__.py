@@ -56,7 +56,7 @@ def layout_of(
         check_owners_known(index, count, names[1])
         return Ragged(index.long(), count)
     if mask is not None:
-        check_mask(mask, x, names[0])
+        check_mask(mask, tuple(x.shape[:-1]), names[0])
     return Dense(tuple(x.shape[:-2]), x.shape[-2], mask)
 
 

@@ -152,6 +152,10 @@ class Dense:
         """Sum of the rows ``(*batch, n, d)``, whose padding is zero, ``(*batch, d)``."""
         return rows.sum(-2)
 
+    def norm(self, rows: Tensor) -> Tensor:
+        """Root of the sum of all squares of the rows ``(*batch, n, d)``, whose padding is zero, ``(*batch, 1)``."""
+        return torch.linalg.vector_norm(rows, dim=(-2, -1)).unsqueeze(-1)
+
     def scatter(self, rows: Tensor) -> Tensor:
         """Sum of ``x x^*`` over the rows, whose padding is zero, ``(*batch, d, d)``."""
         return rows.mT @ rows.conj()

@@ -128,6 +128,9 @@ class Ragged:
     def total(self, rows: Tensor) -> Tensor:
         return rows.new_zeros((self.count, *rows.shape[1:])).index_add(0, self.index, rows)
 
+    def norm(self, rows: Tensor) -> Tensor:
+        return self.total(rows.abs().square().sum(-1, keepdim=True)).sqrt()
+
     def scatter(self, rows: Tensor) -> Tensor:
         return self.total(rows.unsqueeze(-1) * rows.unsqueeze(-2).conj())
 

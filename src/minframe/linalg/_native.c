@@ -38,7 +38,7 @@ typedef struct {
     const uint8_t *longest;
     address pose;
     double *basis, *peaks;
-    int64_t *positions;
+    int64_t *positions; /* NULL: neither these nor peaks are wanted */
     uint8_t *determined, *several;
     double *scratch; /* of each thread, `scratch_size` numbers */
     int64_t scratch_size;
@@ -75,7 +75,8 @@ struct Sample {
     Number sign;          /* what makes the coordinate of the chosen row positive */
     double poison;        /* NaN if numbers are not finite, and else 0 */
     Sweep *sweep;
-    Seen *seen; /* by portion */
+    int backwards; /* whether the next sweep is from the last portion to the first */
+    Seen *seen;    /* by portion */
 };
 
 /* ---- Sweeps over rows from, ..., to - 1, both multiples of LANES. `d` and `parts` are those of the rows, and constant
@@ -337,7 +338,8 @@ static Seen over_rows(Sample *s, Sweep *sweep)
         return sweep(s, 0, padded(s->n));
     int64_t portions = portions_of(padded(s->n));
     s->sweep = sweep;
-    share(s->crew, portion_of_rows, s, portions);
+    share(s->crew, portion_of_rows, s, portions, s->backwards);
+    s->backwards = !s->backwards;
     Seen all = s->seen[0];
     for (int64_t k = 1; k < portions; k++) {
         const Seen *seen = s->seen + k;
@@ -434,8 +436,9 @@ static void forget(const Sample *s)
 {
     const int64_t d = s->job->x.d;
     for (int64_t at = s->b * d; at < (s->b + 1) * d; at++) {
-        s->job->positions[at] = s->job->determined[at] = 0;
-        s->job->peaks[at] = NAN;
+        s->job->determined[at] = 0;
+        if (s->job->positions)
+            s->job->positions[at] = 0, s->job->peaks[at] = NAN;
         if (s->job->several)
             s->job->several[at] = 0;
     }
@@ -552,8 +555,10 @@ static int decompose(Sample *s)
             s->uncertain += rounding / fmax(s->r2[found.row], rule->tiny);
         }
         int64_t at = s->b * d + s->axis;
-        job->positions[at] = job->x.order ? place_of(&job->x, s->b, found.row) : found.row;
-        job->peaks[at] = peak;
+        if (job->positions) {
+            job->positions[at] = job->x.order ? place_of(&job->x, s->b, found.row) : found.row;
+            job->peaks[at] = peak;
+        }
         job->determined[at] = peak > bound;
         full = peak > bound ? full : 0;
         if (job->several)
@@ -712,7 +717,7 @@ static void serve_mean(void *argument, Crew *crew, int64_t b, int member)
     for (int64_t m = 0; m < planes; m++)
         s.mean[m] = 0;
     for (int pass = 0; pass < 1 + job->x.is_double; pass++) {
-        share(crew, portion_of_mean, &s, portions);
+        share(crew, portion_of_mean, &s, portions, pass);
         for (int64_t m = 0; m < planes; m++) {
             double sum = 0;
             for (int64_t k = 0; k < portions; k++)

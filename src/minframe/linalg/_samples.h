@@ -42,7 +42,7 @@ static void for_samples(const Rows *x, Serve *serve, void *job, int threads)
     Crew *crew = hire(threads);
     Samples all = {x, serve, job, 1 + x->samples / (16 * threads)};
     if (x->samples > 1 || !is_large(x, 0))
-        share(crew, some_samples, &all, (x->samples - 1) / all.at_a_time + 1);
+        share(crew, some_samples, &all, (x->samples - 1) / all.at_a_time + 1, 0);
     for (int64_t b = 0; b < x->samples && x->n >= LARGE_SAMPLE; b++)
         if (is_large(x, b))
             serve(job, crew, b, 0);

@@ -157,7 +157,7 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     check_finite(peaks[..., :1], precision.name)
     known = determined.view(torch.bool)
     tied = qr.tied_samples(several.view(torch.bool), known, special) if longest is True else None
-    return PivotedQR(known, [pose], layout, basis, positions, peaks, tied, zeroed=True)
+    return PivotedQR(known, [pose], layout, basis, positions, peaks, tied=tied, zeroed=True)
 
 
 def rest_frame(

@@ -11,11 +11,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from minframe.checks import NOTHING, limited
 from minframe.layout import Dense, Layout, Ragged
-from minframe.linalg import action, few, gpu, native, operators, qr, soft_derivatives, soft_native, soft_slopes
+from minframe.linalg import (
+    action,
+    few,
+    gpu,
+    native,
+    operators,
+    orientation,
+    qr,
+    soft_derivatives,
+    soft_native,
+    soft_slopes,
+)
 from minframe.linalg import soft_poses as soft_poses_
 from minframe.linalg.carry import Pairs, carry
-from minframe.linalg.rows import PivotedQR, Rows, WhiteQR
+from minframe.linalg.rows import Oriented, PivotedQR, Rows, WhiteQR
 from minframe.linalg.soft import Rule
 from minframe.linalg.soft_poses import Poses
 from minframe.tracing import is_compiling, is_plain, is_transformed
@@ -44,10 +56,12 @@ def loops_for(x: Tensor, layout: Layout) -> Loops:
         return operators  # on other devices, compilers make few kernels of PyTorch's loops
     if gpu.kernels is not None and gpu.serves(x) and isinstance(layout, Dense):
         return gpu
-    compiled = (
-        native.library is not None and not is_compiling() and x.is_cpu and x.dtype in NATIVE_DTYPES and is_plain(x)
-    )
-    return native if compiled else qr
+    return native if is_native(x) else qr
+
+
+def is_native(x: Tensor) -> bool:
+    """Whether the loops in C serve ``x``, unless a kernel does."""
+    return native.library is not None and x.is_cpu and x.dtype in NATIVE_DTYPES and is_plain(x)
 
 
 def mean(rows: Tensor, layout: Layout) -> Tensor:
@@ -71,7 +85,27 @@ def launches(x: Tensor) -> bool:
     return not x.is_cpu and not is_compiling() and not is_transformed(x)
 
 
-operators.DECOMPOSE.append(pivoted_qr)
+def unchecked_qr(rows: Rows, special: bool) -> PivotedQR:
+    """``pivoted_qr`` inside of an operator, where nothing is an error."""
+    if loops_for(rows.values, rows.layout) is native:
+        return native.unchecked_qr(rows, special)
+    return limited(NOTHING, pivoted_qr, rows, special)
+
+
+def oriented(rows: Rows, special: bool, about_mean: bool = False) -> tuple[Oriented, Tensor | None]:
+    """``pivoted_qr`` for frames without derivatives, and the origin.
+
+    ``about_mean``: of rows that have no origin, which becomes their mean.
+    """
+    if loops_for(rows.values, rows.layout) is operators and orientation.serves(rows):
+        return orientation.oriented(rows, special, about_mean)
+    if about_mean:
+        rows.origin = mean(rows.values, rows.layout)
+    return pivoted_qr(rows, special), rows.origin
+
+
+operators.DECOMPOSE.append(unchecked_qr)
+orientation.IS_NATIVE.append(is_native)
 
 
 def white_qr(rows: Rows, special: bool, recentre: bool) -> WhiteQR | None:
@@ -98,6 +132,16 @@ def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
     if isinstance(layout, Ragged):
         return carry(rows, matrix, Pairs.at(None, layout.owner(rows)))
     return action.multiply(rows, layout.for_rows(matrix, rows))
+
+
+def to_rest(rows: Tensor, layout: Layout, matrix: Tensor, time: int) -> Tensor | None:
+    """``multiply`` by boosts to the rest frame, and what is left of the total across the axis ``time`` taken away.
+
+    ``None``: there is no compiled loop for it, and the total has to be taken away afterwards.
+    """
+    small = isinstance(layout, Dense) and layout.padded_length <= native.MAX_SUM
+    compiled = small and rows.dtype == torch.float64 and is_plain(matrix) and loops_for(rows, layout) is native
+    return native.multiply(rows, layout, matrix, time) if compiled else None
 
 
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:

@@ -31,6 +31,8 @@ except ImportError:
     library = products = None
 
 FINITE, FULL, WHITE = 1, 2, 4  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
+NOT_WHITE = 0, 0, 0.0, False  # what ``_decomposed`` is told about white rows where there are none
+MAX_SUM = 16_384  # rows of a sample that are added up one after the other
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
 
@@ -79,7 +81,8 @@ def _numbers(rows: Tensor, layout: Layout) -> tuple[tuple[Any, ...], Sequence[Te
 
 def _threads(rows: Tensor) -> int:
     """How many threads share the loops; results do not depend on it."""
-    return max(1, min(torch.get_num_threads(), rows.numel() // MIN_NUMEL_PER_THREAD))
+    most = rows.numel() // MIN_NUMEL_PER_THREAD
+    return 1 if most < 2 else min(torch.get_num_threads(), most)
 
 
 def mean(rows: Tensor, layout: Layout) -> Tensor:
@@ -95,12 +98,61 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``. A sample with numbers that are not finite is all NaN, and nothing in it determined."""
-    found, flags = _decomposed(rows, special, 8 * rows.precision.eps, (0, 0, 0.0, False))
+    found, flags = _decomposed(rows, special, 8 * rows.precision.eps, NOT_WHITE)
     if not flags & FINITE:
         check_finite(found.peaks[..., :1], rows.precision.name)
+    return _renewed(found, rows, special)
+
+
+def unchecked_qr(rows: Rows, special: bool) -> PivotedQR:
+    """``pivoted_qr`` that raises no errors."""
+    return _renewed(_decomposed(rows, special, 8 * rows.precision.eps, NOT_WHITE)[0], rows, special)
+
+
+def _renewed(found: PivotedQR, rows: Rows, special: bool) -> PivotedQR:
+    """The result, whose pose may be given away unless it was written over the rows."""
     if found.coordinates[0] is not rows.values:
         found.renew = lambda: pivoted_qr(rows, special).coordinates[0]
     return found
+
+
+def oriented(
+    x: Tensor,
+    mask: Tensor | None,
+    origin: Tensor | None,
+    eps: float,
+    of_rank: tuple[float, float],
+    special: bool,
+    about_mean: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Pose, basis, known axes and origin of rows ``(*batch, n, d)``, as of ``pivoted_qr``; see ``linalg.orientation``.
+
+    ``about_mean``: the origin is to be their mean. Written for small clouds, of which Python takes most of the time.
+    """
+    parts, number = 1, torch.float64
+    if x.is_complex():
+        x, parts, number = x.resolve_conj(), 2, torch.complex128
+    shape = x.shape
+    *batch, n, d = shape
+    flat = x if len(shape) == 3 else x.reshape(math.prod(batch), n, d)
+    samples, kind = flat.shape[0], (x.dtype is number, parts)
+    pose = x.new_empty(shape)
+    basis = x.new_empty((*batch, d, d), dtype=number)
+    determined = x.new_empty((*batch, d), dtype=torch.bool)
+    real = None if mask is None else _packed(mask, samples * n)
+    middle = None if origin is None else _packed(origin, samples * d)
+    steps = flat.stride() if parts == 1 else [parts * step for step in flat.stride()]
+    where = (flat.data_ptr(), *kind, *steps), (samples, n, d), (_address(real), 0, 0, 0)
+    rule, threads = (FRACTION, *of_rank, 0.0, MIN_LENGTH, TINY), _threads(x)
+    assert library is not None
+    if about_mean:
+        middle = x.new_empty((*batch, d), dtype=number)
+        library.mean(where, middle.data_ptr(), threads)
+    library.pivoted_qr(
+        *(where, _address(middle), 0, 8 * eps, 0.0, 0, 0, 0, rule, special, pose.data_ptr(), basis.data_ptr()),
+        *(0, 0, determined.data_ptr(), 0, NOT_WHITE, threads),
+    )
+    return pose, basis, determined, middle
 
 
 def white_qr(rows: Rows, special: bool, recentre: bool, least: float) -> WhiteQR | None:
@@ -155,7 +207,7 @@ def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, 
         tied = tied_samples(several, determined, special)
         tied = tied if bool(tied.any()) else None
     full = bool(found & FULL)
-    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied, full=full, zeroed=True), found
+    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied=tied, full=full, zeroed=True), found
 
 
 def scatter(rows: Tensor, layout: Layout) -> Tensor:
@@ -169,14 +221,14 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
     return out
 
 
-def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
-    """See ``loops.multiply``; for numbers in double precision."""
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1) -> Tensor:
+    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative: see ``loops.to_rest``."""
     where, kept = _numbers(rows, layout)
     d = rows.shape[-1]
     packed = matrix.to(rows.dtype).resolve_conj().contiguous()
     assert packed.shape == (*layout.batch_shape, d, d)
     out = rows.new_empty(rows.shape)
     assert products is not None
-    products.multiply(where, _address(packed), _address(out), _threads(rows))
+    products.multiply(where, _address(packed), _address(out), time, _threads(rows))
     del kept
     return out

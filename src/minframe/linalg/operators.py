@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minframe.checks import NOTHING, limited
 from minframe.layout import Dense, Layout, Ragged
 from minframe.linalg import qr
 from minframe.linalg.rows import PivotedQR, Precision, Rows
@@ -22,7 +21,7 @@ from minframe.tracing import with_views
 
 Decomposed = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
-#: the eager decomposition; filled by ``linalg.loops``, which decides between the implementations
+#: the decomposition without checks; filled by ``linalg.loops``, which decides between the implementations
 DECOMPOSE: list[Callable[[Rows, bool], PivotedQR]] = []
 
 # Declared by its schema: ``torch.library.custom_op`` takes four times as long for each call.
@@ -76,10 +75,12 @@ def _decompose(
     layout: Layout = dense if batch is None else Ragged(batch, samples)
     precision = Precision(eps, tolerance, constant if floor is None else floor, of_rank=(of_longest, of_mean))
     rows = Rows(values, layout, precision, origin, longest if some is None else some, short, row_floor)
-    found = limited(NOTHING, DECOMPOSE[0], rows, special)
+    found = DECOMPOSE[0](rows, special)
     tied = found.tied
     if tied is None:
         tied = found.determined.new_zeros(found.determined.shape[:-1] if longest else 0)
+    if found.renew is not None:  # made by a compiled loop, each result in memory of its own
+        return found.determined, found.coordinates[0], found.basis, found.positions, found.peaks, tied
     own, basis = unshared(found.pose(values.dtype)), unshared(found.basis)
     return found.determined, own, basis, found.positions, found.peaks, tied
 
@@ -140,4 +141,4 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     )
     determined, coordinates, basis, positions, peaks, tied = found
     tied = tied if longest is True else None
-    return PivotedQR(determined, [coordinates], layout, basis, positions, peaks, tied, zeroed=True)
+    return PivotedQR(determined, [coordinates], layout, basis, positions, peaks, tied=tied, zeroed=True)

@@ -290,7 +290,7 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     if rows.longest is True:
         several = layout.collect([layout.count_rows(rival) > 1 for rival in above])
         tied = tied_samples(several, determined, special)
-    return PivotedQR(determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied)
+    return PivotedQR(determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied=tied)
 
 
 def tied_samples(several: Tensor, determined: Tensor, special: bool) -> Tensor:

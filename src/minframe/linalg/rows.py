@@ -98,20 +98,16 @@ class CanonicalRows:
 
 
 @dataclass(slots=True)
-class PivotedQR(CanonicalRows):
+class Oriented(CanonicalRows):
     """The decomposition ``rows = pose @ basis^T``; determined are the first ``rank`` axes.
 
     Attributes:
         basis: ``(*batch, d, d)``, orthonormal columns; unique where determined, arbitrary behind.
-        positions: ``(*batch, d)``, of the row that carries each axis; maybe behind all rows where not determined.
-        peaks: ``(*batch, d)``, the largest squared length that was left at each step.
         tied: ``(*batch,)``, whether several rows were the longest at some step; ``None``: not asked for, or nowhere.
     """
 
     basis: Tensor
-    positions: Tensor
-    peaks: Tensor
-    tied: Tensor | None = None
+    tied: Tensor | None = field(default=None, kw_only=True)
 
     def pose(self, dtype: torch.dtype) -> Tensor:
         own = self.coordinates[0] if len(self.coordinates) == 1 else None
@@ -119,6 +115,19 @@ class PivotedQR(CanonicalRows):
             return CanonicalRows.pose(self, dtype)
         whole = torch.empty(own.shape, dtype=dtype, device=own.device)
         return torch.mul(own, self.layout.for_each_row(self.determined), out=whole)  # in one operation
+
+
+@dataclass(slots=True)
+class PivotedQR(Oriented):
+    """``Oriented`` with the rows that were chosen, which derivatives follow.
+
+    Attributes:
+        positions: ``(*batch, d)``, of the row that carries each axis; maybe behind all rows where not determined.
+        peaks: ``(*batch, d)``, the largest squared length that was left at each step.
+    """
+
+    positions: Tensor
+    peaks: Tensor
 
 
 @dataclass(slots=True)
