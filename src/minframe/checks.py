@@ -23,7 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 NOTHING, READING, ERRORS = range(3)  # what checks may do: nothing, read the data, and raise errors
 _checks = contextvars.ContextVar("minframe_checks", default=ERRORS)
-_ordinary = contextvars.ContextVar("minframe_ordinary", default=False)
+#: whether it is promised that nothing is out of the ordinary; see ``unchecked``
+PROMISED = contextvars.ContextVar("minframe_ordinary", default=False)
 
 
 @contextlib.contextmanager
@@ -47,17 +48,17 @@ def unchecked(*, ordinary: bool = False) -> Iterator[None]:
             equally long where one of them carries an axis; and, for products, the invariants of points (lengths,
             angles with moments of the cloud; under GL, SL and Aff coordinates as well) tell all of them apart.
     """
-    tokens = _checks.set(NOTHING), _ordinary.set(ordinary)
+    tokens = _checks.set(NOTHING), PROMISED.set(ordinary)
     try:
         yield
     finally:
         _checks.reset(tokens[0])
-        _ordinary.reset(tokens[1])
+        PROMISED.reset(tokens[1])
 
 
 def ordinary_promised() -> bool:
     """Whether clouds that are not ordinary (``linalg.at_rest``) may be NaN."""
-    return _ordinary.get()
+    return PROMISED.get()
 
 
 def limited(allowed: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -12,14 +12,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, check_not_mapped
+from minframe.checks import PROMISED, all_true, check_not_mapped, readable
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
 from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
-from minframe.frame.ordinary import is_promised, order_apart, undefined
+from minframe.frame.ordinary import order_apart, undefined
 from minframe.frame.pairs import Pairs, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
 from minframe.frame.point_set import PointSet, point_set
@@ -63,7 +63,7 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
         return CompiledFrame(group, group.linear, cloud, "product")
     check_values(group, cloud)
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
-    if is_promised(points.rows):
+    if PROMISED.get() and not readable(points.rows):
         order, apart = order_apart(points)
         rows, lost = cloud.layout.unpad_order(order), ~apart.view(cloud.layout.batch_shape)
         linear = undefined(group.linear.frame_of(cloud.reordered(rows)), lost)
@@ -95,7 +95,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     frame = group.frame_of(cloud)
     if frame.tied is None or all_true(~frame.tied):
         return frame
-    if is_promised(frame.tied):
+    if PROMISED.get() and not readable(frame.tied):
         return undefined(frame, frame.tied)
     tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
     # In a canonical order the first row that is long enough is taken, so that almost equal rows give the same choice.

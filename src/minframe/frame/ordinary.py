@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from minframe.checks import ordinary_promised, readable
 from minframe.frame.linear import LinearFrame
 from minframe.frame.point_set import PointSet
 from minframe.frame.points import alone, coordinates, invariants, sizes
@@ -20,11 +19,6 @@ from minframe.frame.record import mapped
 from minframe.labelling.refine import is_discrete
 from minframe.labelling.separate import MAX_POINTS_IN_PAIRS, separate, separate_with_margin
 from minframe.linalg.action import behind_batch
-
-
-def is_promised(x: Tensor) -> bool:
-    """Whether ties are promised not to be there, and it would be waited for to look."""
-    return ordinary_promised() and not readable(x)
 
 
 def order_apart(points: PointSet) -> tuple[Tensor, Tensor]:
