@@ -131,19 +131,22 @@ class Components:
         """
         layout, rows, energies = self.layout, self.rows.detach(), self.values[..., time : time + 1].detach()
         total = layout.total(energies)
-        mass, total = total.abs(), torch.where(total == 0, TINY, total)
+        mass = total.abs()
         chosen = torch.linalg.vector_norm(layout.take_rows(rows, found.positions), dim=-1)
-        share = layout.take_rows(energies, found.positions).squeeze(-1) / total
+        energy = layout.take_rows(energies, found.positions).squeeze(-1)
+        share = energy.abs() / mass.clamp_min(TINY)
         whole = layout.norm(rows)
         given = 1.5 * self.cloud.eps / self.eps  # the momentum is that of the rows as given
-        error, noise = torch.add(chosen, share.abs() * whole, alpha=given), self.noise
-        least, k = (MIN_THICKNESS * mass).expand_as(chosen), chosen.shape[-1]
-        most = 2.0 ** (k - 1) * noise * (error + self.cloud.offset()).amax(-1, keepdim=True)
-        if all_true(found.peaks > torch.maximum(most, least).square()):  # no sum of errors is larger than this
-            return most.expand_as(chosen), least
-        others = _others(torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square(), chosen, layout)
-        own = (1 - share).abs() + PRODUCT_EPS  # it is computed, too
-        error = torch.minimum(error, own * chosen + share.abs() * others) + self.cloud.offset()
+        error, noise = torch.add(chosen + self.cloud.offset(), share * whole, alpha=given), self.noise
+        least, k = MIN_THICKNESS * mass, chosen.shape[-1]
+        most = torch.maximum(2.0 ** (k - 1) * noise * error.amax(-1, keepdim=True), least)
+        if all_true(found.peaks > most.square()):  # no sum of errors is larger than this
+            most = most.expand_as(chosen)
+            return most, most
+        own = (1 - energy / torch.where(mass > 0, total, TINY)).abs() + PRODUCT_EPS  # it is computed, too
+        squares = torch.linalg.vector_norm(rows, dim=-1, keepdim=True).square()
+        others = own * chosen + share * _others(squares, chosen, layout)
+        error = torch.minimum(error, others + self.cloud.offset())
         along = torch.linalg.vector_norm(self.matrix[..., axes].detach() @ found.basis.detach(), dim=-2)
         noise = self.eps * along + noise * (PRODUCT_EPS / self.eps)
         triangle = layout.take_rows(found.coordinates[0], found.positions).abs()
@@ -152,7 +155,7 @@ class Components:
             length = triangle.diagonal(dim1=-2, dim2=-1)[..., :axis].clamp_min(TINY)
             before = (triangle[..., axis, :axis] / length).clamp_max(1.0) * torch.cat(errors, -1)
             errors.append(error[..., axis : axis + 1] + before.sum(-1, keepdim=True))
-        return noise * torch.cat(errors, -1), least
+        return noise * torch.cat(errors, -1), least.expand_as(chosen)
 
 
 def _others(squares: Tensor, chosen: Tensor, layout: Layout) -> Tensor:

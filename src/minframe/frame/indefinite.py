@@ -104,7 +104,9 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         linear = linear + poison[..., None, None]
         poison = poison.unsqueeze(-1) + 1
         coordinates = [part * layout.for_each_row(poison) for part in coordinates]
-    columns = _exact_columns(found, linear, torch.cat([axes.spanned for axes in both], -1), turned)
+    same = all(axes.spanned is axes.known for axes in both)
+    spanned = determined if same else torch.cat([axes.spanned for axes in both], -1)
+    columns = _exact_columns(found, linear, spanned, turned)
     if columns is not None:
         with torch.no_grad():
             whole = torch.cat(coordinates, -1)
@@ -153,7 +155,7 @@ def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
         assert time is not None
         noise, least = found.floors(chosen, axes, time)
         spanned = chosen.determined & (chosen.peaks > noise.square())
-        known = spanned & (chosen.peaks > least.square())
+        known = spanned if least is noise else spanned & (chosen.peaks > least.square())
         if parts.axes is not None:
             by_rows = parts.momentum.unsqueeze(-1)
             others = _of_eigenvectors(parts, axes)
@@ -178,8 +180,9 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
     parts, y, layout = found.parts, found.values[..., axes], found.layout
     assert parts.momentum is not None
     momentum = parts.momentum.unsqueeze(-1)
-    known, spanned = (momentum, momentum) if parts.axes is None else _of_eigenvectors(parts, axes)
-    known, spanned = momentum | known, momentum | spanned
+    known = spanned = momentum
+    if parts.axes is not None:
+        known, spanned = (momentum | found for found in _of_eigenvectors(parts, axes))
     tied = None
     if group.orthochronous:
         basis = torch.where(parts.matrix[..., :1, :1] < 0, -1.0, 1.0).to(y.dtype)
