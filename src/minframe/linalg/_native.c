@@ -107,9 +107,10 @@ INLINE Seen read_rows(const Sample *s, int64_t from, int64_t to, int d, int part
     const double *origin = s->job->origin ? s->job->origin + s->b * d * parts : NULL;
     lanes peak = {0}, zero = {0}, total = {0};
     for (int64_t tile = from; tile < to; tile += TILE) {
-        int64_t end = tile + TILE < to ? tile + TILE : to;
+        int64_t end = tile + TILE < to ? tile + TILE : to, packed = packed_rows(x, tile, end, s->n, d * parts);
+        read_packed(x, s->b, tile, packed, d * parts, origin, s->planes + tile, s->stride);
         for (int m = 0; m < d * parts; m++)
-            for (int64_t i = tile; i < end; i += LANES)
+            for (int64_t i = tile + packed; i < end; i += LANES)
                 read_plane(x, s->b, i, s->n, m, parts, origin ? origin[m] : 0, s->planes + m * s->stride + i);
         for (int64_t i = tile; i < end; i += LANES) {
             lanes r2 = {0};
@@ -218,11 +219,16 @@ INLINE void turn(const Sample *s, int64_t from, int64_t to, int d, int parts)
 INLINE void write_rows(const Sample *s, int64_t from, int64_t to, int d, int parts)
 {
     const Job *job = s->job;
+    int full = s->poison == 0;
+    for (int a = 0; a < d; a++)
+        full &= job->determined[s->b * d + a];
     for (int64_t tile = from; tile < to; tile += TILE) {
-        int64_t end = tile + TILE < to ? tile + TILE : to;
+        int64_t end = tile + TILE < to ? tile + TILE : to, packed = full && !job->x.order && __builtin_constant_p(d) ? end - tile : 0;
+        packed = end <= s->n ? packed : 0;
         turn(s, tile, end, d, parts);
+        write_packed(&job->x, s->b, tile, packed, d * parts, s->planes + tile, s->stride, job->pose);
         for (int m = 0; m < d * parts; m++)
-            for (int64_t i = tile; i < end; i += LANES)
+            for (int64_t i = tile + packed; i < end; i += LANES)
                 write_plane(&job->x, s->b, i, s->n, m, parts, s->planes + m * s->stride + i,
                             job->determined[s->b * d + m / parts], s->poison, job->pose);
     }
@@ -681,16 +687,26 @@ typedef struct {
     double *mean, *sums;
 } MeanSample;
 
+#define MOST_PACKED 4 /* planes of rows that are read together */
+
 /* The sums of the rows of a portion, relative to the mean so far, one for each plane. */
-FOR_EACH_MACHINE static void add_up(const MeanSample *s, int64_t k)
+INLINE void add_planes(const MeanSample *s, int64_t k, int planes)
 {
     const Rows *x = &s->job->x;
-    int64_t planes = x->d * x->parts, to = end_of(k, s->n);
+    int64_t to = end_of(k, s->n), i = k * PORTION;
+    lanes tile[MOST_PACKED * TILE / LANES], sums[MOST_PACKED] = {{0}};
+    for (int64_t rows; (rows = packed_rows(x, i, i + TILE < to ? i + TILE : to, s->n, planes)) > 0; i += rows) {
+        read_packed(x, s->b, i, rows, planes, s->mean, (double *)tile, TILE);
+        for (int m = 0; m < planes; m++)
+            for (int64_t j = 0; j < rows / LANES; j++)
+                sums[m] += tile[m * TILE / LANES + j];
+    }
     for (int m = 0; m < planes; m++) {
-        lanes sum = {0};
-        for (int64_t i = k * PORTION; i < to; i += LANES) {
-            lanes values;
-            read_plane(x, s->b, i, s->n, m, x->parts, s->mean[m], (double *)&values);
+        lanes sum = {0}, values = {0};
+        if (i > k * PORTION)
+            sum = sums[m];
+        for (int64_t j = i; j < to; j += LANES) {
+            read_plane(x, s->b, j, s->n, m, x->parts, s->mean[m], (double *)&values);
             sum += values;
         }
         double total = 0;
@@ -698,6 +714,17 @@ FOR_EACH_MACHINE static void add_up(const MeanSample *s, int64_t k)
             total += sum[j];
         s->sums[k * planes + m] = total;
     }
+}
+
+FOR_EACH_MACHINE static void add_up(const MeanSample *s, int64_t k)
+{
+    int planes = (int)s->job->x.d * s->job->x.parts;
+    if (planes == 3)
+        add_planes(s, k, 3);
+    else if (planes == 4)
+        add_planes(s, k, 4);
+    else
+        add_planes(s, k, planes);
 }
 
 static void portion_of_mean(void *sample, int64_t k, int member)

@@ -29,8 +29,10 @@ static double *tile_of(const Job *job, int member)
 INLINE int64_t read_tile(const Rows *x, int64_t b, int64_t i, int64_t to, int64_t n, int d, int parts, double *tile)
 {
     int64_t rows = to - i < TILE ? padded(to - i) : TILE;
+    int64_t packed = packed_rows(x, i, i + TILE < to ? i + TILE : to, n, d * parts);
+    read_packed(x, b, i, packed, d * parts, NULL, tile, TILE);
     for (int m = 0; m < d * parts; m++)
-        for (int64_t j = 0; j < rows; j += LANES)
+        for (int64_t j = packed; j < rows; j += LANES)
             read_plane(x, b, i + j, n, m, parts, 0, tile + m * TILE + j);
     return rows;
 }
@@ -88,8 +90,10 @@ INLINE void multiply_portion(const Sample *s, int64_t k, int d, int parts, doubl
                 if (parts == 2)
                     AT(product + (2 * a + 1) * TILE + j) = im;
             }
+        int64_t packed = __builtin_constant_p(d) && !x->order && i + rows <= s->n ? rows : 0;
+        write_packed(x, s->b, i, packed, d * parts, product, TILE, s->job->result);
         for (int m = 0; m < d * parts; m++)
-            for (int64_t j = 0; j < rows; j += LANES)
+            for (int64_t j = packed; j < rows; j += LANES)
                 write_plane(x, s->b, i + j, s->n, m, parts, product + m * TILE + j, 1, 0, s->job->result);
     }
 }

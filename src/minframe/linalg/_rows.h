@@ -105,4 +105,48 @@ INLINE void write_plane(const Rows *x, int64_t b, int64_t i, int64_t n, int m, i
     }
 }
 
+/* ---- Rows that follow each other in memory, and coordinates in them: with constant steps the compiler reads and writes
+   whole vectors, in a third of the time. `planes` is that of the rows; where it is no constant, none are read so. */
+
+/* How many rows of a tile, from row i on, up to row `to`, a multiple of LANES, can be read so. */
+INLINE int64_t packed_rows(const Rows *x, int64_t i, int64_t to, int64_t n, int planes)
+{
+    int packed = !x->order && !x->mask && x->row == planes && x->coordinate == x->parts;
+    int64_t rows = to < n ? to - i : n - i;
+    if (!__builtin_constant_p(planes))
+        return 0;
+    return packed && rows > 0 ? rows / LANES * LANES : 0;
+}
+
+#define READ_PACKED(type)                                                                                              \
+    const type *restrict from = POINTER(const type, x->numbers) + b * x->sample + i * planes;                          \
+    _Pragma("GCC ivdep") for (int64_t j = 0; j < rows; j++) for (int m = 0; m < planes; m++)                           \
+        to[m * stride + j] = (double)from[j * planes + m] - (origin ? origin[m] : 0);
+
+/* Rows less `origin`, which may be NULL, as planes that are `stride` apart. */
+INLINE void read_packed(const Rows *x, int64_t b, int64_t i, int64_t rows, int planes, const double *origin, double *to,
+                        int64_t stride)
+{
+    if (x->is_double) {
+        READ_PACKED(double)
+    } else {
+        READ_PACKED(float)
+    }
+}
+
+#define WRITE_PACKED(type)                                                                                             \
+    type *restrict to = POINTER(type, result) + (b * x->n + i) * planes;                                               \
+    _Pragma("GCC ivdep") for (int64_t j = 0; j < rows; j++) for (int m = 0; m < planes; m++)                           \
+        to[j * planes + m] = (type)from[m * stride + j];
+
+INLINE void write_packed(const Rows *x, int64_t b, int64_t i, int64_t rows, int planes, const double *from,
+                         int64_t stride, address result)
+{
+    if (x->is_double) {
+        WRITE_PACKED(double)
+    } else {
+        WRITE_PACKED(float)
+    }
+}
+
 #endif
