@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import fuzz
 from fuzzing import share
 from fuzzing.cases import CASES, FRAMES, serves
-from fuzzing.condition import identity_loss, rounding_loss
+from fuzzing.condition import identity_loss, margin_unit, rounding_loss
 from fuzzing.judge import judge
 from fuzzing.margins import bisect, margins
 from fuzzing.report import Report
@@ -413,6 +413,19 @@ def test_products_that_are_rounding_excuse_no_identity() -> None:
     line = trial.x[:, :1] * torch.tensor([1.0, 0.5], dtype=torch.float64).view(2, 1)
     assert (identity_loss(trial, line) <= 1e-15).all()
     assert all((loss == 0).all() for loss in rounding_loss(trial, line, line).values())
+
+
+def test_rounding_of_far_rows_changes_singular_values_by_a_unit_of_the_margin() -> None:
+    """All rows at once, along the thin axis; one number alone says less."""
+    trial = Trial(Key(0, "specks", 14, "Aff(2)", "smooth", "float64", "dense", 1))
+    distance, eps = 4.0, torch.finfo(torch.float64).eps
+    flat = torch.stack([torch.arange(-4.0, 5.0), torch.zeros(9)], -1).double() / 9
+    signs = torch.tensor([1.0, -1, -1, 1, 0, 1, -1, -1, 1]).double()  # uncorrelated with the first axis and the mean
+    noise = torch.stack([torch.zeros(9), signs], -1).double() * distance  # in units of eps
+    far = (flat + torch.tensor([0, distance])).unsqueeze(0)
+    change = torch.linalg.svdvals(noise)[0] / torch.linalg.svdvals(flat)[0]
+    unit = float(margin_unit(trial, far, far)) / eps
+    assert change <= unit <= 2 * change
 
 
 def test_answers_within_rounding_of_the_input_are_no_infinite_error() -> None:

@@ -244,6 +244,20 @@ class Cloud:
             return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
         return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
 
+    def rounded_squares(self, rows: Tensor) -> Tensor:
+        """The squared lengths that rounding of each of the ``rows()`` is relative to, ``(*rows, 1)``.
+
+        Those of the rows as they were given; and in double precision of what is left after the origin is subtracted.
+        """
+        squares = rows.abs().square().sum(-1, keepdim=True)
+        if self.origin is None:
+            return squares
+        given, layout = self.layout.join([wide(x.detach()) for x, _ in self.inputs])
+        if self.distance is not None:
+            return squares + layout.for_each_row(self.offset().square())
+        again = torch.finfo(torch.float64).eps / self.eps
+        return given.abs().square().sum(-1, keepdim=True) + again**2 * squares
+
     def rows_as_given(self, precision: Precision) -> Rows:
         """All rows, in the dtype and the unit that they have, without derivatives."""
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])

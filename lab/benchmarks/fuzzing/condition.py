@@ -126,15 +126,28 @@ def _smooth(both: list[Tensor]) -> list[Tensor]:
 def margin_unit(trial: Trial, x: Tensor, z: Tensor) -> Tensor:
     """One unit of rounding as ``frame.margin`` counts, ``(b,)``: relative to the size of the cloud about its origin.
 
-    Where points are translated, their coordinates are rounded relative to their distance from the origin.
+    Where points are translated, their coordinates are rounded relative to their distance from the origin. Under a
+    general linear group margins are those of singular values (the rank), which rounding of all rows changes by its norm
+    (Weyl): n rows at the distance D have ``eps D sqrt(n)``, relative to the largest of them.
     """
 
     def of(block: Block) -> Tensor:
         if not block.affine:
             return torch.ones(len(x), dtype=torch.float64)
-        return torch.maximum(offset(x[..., block.axes]), offset(z[..., block.axes]))
+        units = [offset(y[..., block.axes]) for y in (x, z)]
+        if not block.compact and not block.q:
+            units += [far_rows(wide(y, block)) for y in (x, z)]
+        return torch.stack(units).amax(0)
 
     return EPS[trial.key.dtype] * worst_block(trial, of)
+
+
+def far_rows(y: Tensor) -> Tensor:
+    """The norm of rounding of rows, over that of those about their mean, in units of ``eps``, ``(b,)``, at least 1."""
+    mean = y.mean(1, keepdim=True)
+    size = torch.linalg.matrix_norm(y - mean, 2)
+    far = y.shape[1] ** 0.5 * torch.linalg.vector_norm(mean, dim=(1, 2))
+    return (1 + far / size.clamp_min(1e-300)).clamp_max(1e300)
 
 
 def offset(x: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ within one rounding of a threshold: their share is rounding over the size of typ
 Under general linear groups rounding depends on the observer: an element changes the condition number of the rows, and
 rounding of the white ones with it. A threshold that follows it stands elsewhere for each observer, and decides
 otherwise about every difference in between. There ``slack`` is a constant, ``EQUAL_WHITE``, unless rounding is larger,
-and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.white_rounding``).
+and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.white_rounding``), without a factor: that
+is a bound, several times what rounding does to most rows.
 
 A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
 may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
@@ -46,6 +47,7 @@ from minframe.relations import coloured
 # doubt.
 EQUAL_UNITS = 1.0, 2.5
 PROPOSED_UNITS = 4.0, 5.0
+WHITE_UNITS = 1.0  # the second of ``EQUAL_UNITS`` for white rows, of which the rounding is a bound
 MIN_RELATIVE_LENGTH = 1e-12  # relative to the longest row; shorter lengths are not distinguished
 POINT_UNITS = 8.0  # roundings up to which a cloud counts as a point; as for the rank
 MAX_ROUNDING_RATIO = 1 / 64  # ratio of rounding to size above which a cloud, moved by a matrix, is not looked at
@@ -211,7 +213,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     )
     noise = torch.stack(noises).amax(0).unsqueeze(-1)
     tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    rounding = EQUAL_UNITS[1] * noise
+    rounding = (EQUAL_UNITS[1] if reduction.rounding is None else WHITE_UNITS) * noise
     equal = torch.maximum(rounding, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
     if reduction.rounding is not None:

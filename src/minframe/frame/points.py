@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.frame.point_set import PointSet, real
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
@@ -32,6 +33,7 @@ from minframe.linalg.rows import Precision, Rows
 
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
 MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding
+STEP_OF_GAPS = 8.0  # from one size of gaps at which points are told apart to the next; see ``_separate_fully``
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
 
 
@@ -153,10 +155,24 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     # Coordinates on all axes are not subject to any symmetry: together with lengths, they distinguish all points that
     # are not equal.
     values = torch.cat([values, points.directions()[1].log()], -1)
-    cells = torch.where(complete.unsqueeze(-1), separate(values, cells, points.equal), cells)
+    cells = torch.where(complete.unsqueeze(-1), _separate_fully(values, cells, points), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
     return cells, complete & _coincide(points, cells)
+
+
+def _separate_fully(values: Tensor, cells: Tensor, points: PointSet) -> Tensor:
+    """Cells cut at every gap above ``equal``, at large ones first.
+
+    The first of the values that has a gap decides which of two points comes first. Of white rows ``equal`` is not the
+    same for all observers, and ``slack`` is: a gap about as large as ``equal`` must not decide where another is clear.
+    """
+    tolerance = torch.maximum(points.slack / STEP_OF_GAPS, points.equal)
+    cells = separate(values, cells, tolerance)
+    while not all_true(~(tolerance > points.equal)):
+        tolerance = torch.maximum(tolerance / STEP_OF_GAPS, points.equal)
+        cells = separate(values, cells, tolerance)
+    return cells
 
 
 def _coincide(points: PointSet, cells: Tensor) -> Tensor:

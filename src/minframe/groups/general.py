@@ -25,7 +25,7 @@ from minframe.linalg.qr import differentiable_basis
 from minframe.linalg.rows import CanonicalRows, Precision, Rows
 from minframe.linalg.solvers import det, inv
 from minframe.linalg.stabiliser import SpanStabiliser
-from minframe.linalg.whiten import MAX_STRETCH, Whitening, equal_thin, equal_white, smooth, white_rounding, whiten
+from minframe.linalg.whiten import MAX_STRETCH, Whitening, equal_white, smooth, white_rounding, whiten
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +75,7 @@ class GL(MatrixGroup):
 
     @property
     def point_order_version(self) -> int:
-        return 4
+        return 5
 
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
@@ -119,9 +119,10 @@ class GL(MatrixGroup):
             rows, layout, poison = cloud.tame_rows()
             with torch.no_grad():
                 white = whiten(rows.detach(), layout, cloud.precision, cloud.is_centred)
-                precision = self._precision(cloud, rows.detach(), layout, white)
+                precision = self._precision(cloud, layout, white)
             t, inverse, determined = white.matrix, white.inverse, white.determined
-            found = pivoted_qr(Rows(white.rows, layout, precision, longest=cloud.longest, spare=True), False)
+            decomposed = Rows(white.rows, layout, precision, longest=cloud.longest, spare=True)
+            found = pivoted_qr(decomposed, self.special)
             pose, q = CanonicalRows(determined, found.coordinates, layout), found.basis
         if cloud.needs_grad:
             correction = smooth(rows, layout, inverse, determined)
@@ -155,22 +156,28 @@ class GL(MatrixGroup):
             tied=found.tied,
         )
 
-    def _precision(self, cloud: Cloud, rows: Tensor, layout: Layout, white: Whitening) -> Precision:
+    def _precision(self, cloud: Cloud, layout: Layout, white: Whitening) -> Precision:
         """The precision of the white rows. Where longest ones are asked for, lengths below a floor are equal."""
         precision = Precision(cloud.eps, cloud.tolerance, name=cloud.name)
         if cloud.longest is not False:
-            rounding = equal_thin(rows, white, layout, cloud.precision)
-            precision.floor = torch.maximum(equal_white(Rows(rows, layout, precision)), rounding)
+            precision.floor = equal_white(Rows(white.rows, layout, precision))
         return precision
+
+    @staticmethod
+    def _rounding(cloud: Cloud, rows: Tensor, layout: Layout, white: Whitening) -> Tensor:
+        """What rounding does to the white rows, over the longest of them, ``(*batch,)``."""
+        return white_rounding(cloud.rounded_squares(rows), white, layout, cloud.precision, cloud.is_centred)
 
     def _margin(self, cloud: Cloud, determined: Tensor) -> Tensor:
         """How far the choice of rows and the rank are from changing, ``(*batch,)``."""
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
-            precision = self._precision(cloud, rows, layout, white)
+            precision = self._precision(cloud, layout, white)
             white_rows = Rows(white.rows, layout, precision, longest=cloud.longest)
             unit = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))]).squeeze(-1)
+            if self.special:  # the last axis follows from the determinant
+                determined = torch.cat([determined[..., :-1], torch.zeros_like(determined[..., -1:])], -1)
             choice = choice_margin(white_rows, determined, unit * white.stretch)
             return torch.minimum(choice, white.margin)
 
@@ -179,7 +186,7 @@ class GL(MatrixGroup):
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
             matrix = white.inverse * white.determined.unsqueeze(-1)
-            rounding = white_rounding(rows, white, layout, cloud.precision)
+            rounding = self._rounding(cloud, rows, layout, white)
         return Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding, rows=white.rows)
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:

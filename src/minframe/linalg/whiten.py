@@ -40,9 +40,8 @@ from minframe.linalg.solvers import cholesky, inv, svdvals
 
 RANK_UNITS = 16.0  # units of rounding of the whole cloud that a determined axis has to exceed
 DECOMPOSITION_EPS = 4 * torch.finfo(torch.float64).eps  # rounding of the decomposition, relative to the longest row
-MAX_STRETCH = 50.0  # stretch of a cloud above which its rounding counts in the white rows
+MAX_STRETCH = 50.0  # stretch of a cloud above which its coordinates are found by substitution
 EQUAL_WHITE = 4e-3  # difference of white rows, relative to the longest, up to which they are proposed as equal
-WHITE_ROUNDINGS = 2.5  # and the same in units of their rounding, where that is more
 MIN_FLOORS = 1e3  # length, in units of the floor, from which rows that were far from the origin are used directly
 
 
@@ -174,6 +173,8 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     one = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
     unit = torch.where(there, lengths, longest)
     z = z * layout.for_each_row(there / unit)
+    if centred:  # along a thin axis the rows as given add up to zero but for their rounding, which is large there
+        z = layout.clean(z - layout.for_each_row(layout.mean(z)), 1)
     factor = cholesky(loops.scatter(z, layout) + one * ~there.unsqueeze(-1))
     # The axes that stand out of rounding: by the singular values, which no order of the rows changes.
     widths = svdvals(unit.unsqueeze(-1) * factor * there.unsqueeze(-1))
@@ -195,24 +196,26 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     return Whitening(t, back @ (found.basis.mH / unit.unsqueeze(-1)), determined, y, margin, stretch)
 
 
-def white_rounding(rows: Tensor, white: Whitening, layout: Layout, precision: Precision) -> Tensor:
-    """What the rounding of rows ``(*rows, d)`` does to the white ones, over the longest of these, ``(*batch,)``.
+def white_rounding(squares: Tensor, white: Whitening, layout: Layout, precision: Precision, centred: bool) -> Tensor:
+    """What rounding of the rows does to the white ones, over the longest of these, ``(*batch,)``.
 
-    The inner products of white rows are n times the projector ``H = X X^+`` on the columns of X, and rounding E of the
-    rows changes it by ``dH = (1 - H) E X^+`` and its adjoint. Row l of E is ``eps |x_l|`` (and what centring
-    subtracted), independent of the others, and ``|1 - H|`` is a projector with ``1 - h_l`` on its diagonal, h the
-    leverages; so ``(1 - H) E`` is ``eps (sum_l (1 - h_l) |x_l|^2)^1/2`` at most, and ``|X^+| = |T^-1| / sqrt(n)``. The
-    condition number alone says less: rows much longer than all others have a leverage of one, and their rounding, large
-    beside short rows, has no effect.
+    Rounding E of the rows is, for row l, ``eps`` times the root of ``squares``, ``(*rows, 1)``, independent of others.
+    The inner products of white rows are n times the projector ``H = X X^+`` on the columns of X, which E changes by
+    ``dH = P E X^+`` and its adjoint, with ``P = 1 - H``; or, of rows relative to their mean (``centred``), where ``(1 -
+    J) E`` is left of E, ``P = 1 - J - H``, J the projector on a column of ones. P has ``p_l = 1 - h_l``, less ``1 / n``
+    where centred, on its diagonal, h the leverages. So ``P E`` is ``eps (sum_l p_l |x_l|^2)^1/2`` at most, and a column
+    of ``X^+`` is ``|T^-1| (max h / n)^1/2`` at most, relative to ``max h``. The condition number alone says less: of
+    rows much longer than all others ``p_l`` is zero, and their rounding, large beside short rows, has no effect. Of
+    simplices it is zero for all rows.
     """
-    n = layout.sizes(rows.device).squeeze(-1).to(white.margin.dtype)
-    leverage = white.rows.abs().square().sum(-1, keepdim=True) / layout.for_each_row(n.unsqueeze(-1))
-    left = (1 - leverage).clamp_min(DECOMPOSITION_EPS) * rows.abs().square().sum(-1, keepdim=True)
-    free = (n - white.determined.sum(-1)).clamp_min(0.0).unsqueeze(-1)
-    length = (layout.total(left) + free * torch.as_tensor(precision.offset).square()).sqrt().squeeze(-1)
+    n = layout.sizes(squares.device).to(white.margin.dtype)
+    count = layout.for_each_row(n)
+    leverage = white.rows.abs().square().sum(-1, keepdim=True) / count
+    outside = 1 - leverage - 1 / count if centred else 1 - leverage
+    length = layout.total(outside.clamp_min(DECOMPOSITION_EPS) * squares).sqrt().squeeze(-1)
     highest = layout.collect([layout.amax(leverage.squeeze(-1))]).squeeze(-1).clamp_min(TINY)
     known = white.inverse * white.determined.unsqueeze(-1)
-    return precision.eps * length * svdvals(known)[..., 0] / n.sqrt() / highest
+    return precision.eps * length * svdvals(known)[..., 0] / (n.squeeze(-1) * highest).sqrt()
 
 
 def equal_white(rows: Rows) -> Tensor:
@@ -223,19 +226,14 @@ def equal_white(rows: Rows) -> Tensor:
     d + 1 points or of d rows, are white with equal lengths, all of them. Relative to the root mean square of the white
     rows, ``sqrt(d)``, it is ``EQUAL_WHITE`` for these, and falls with the number of rows as the distance of the longest
     from the next does: a share of clouds that does not grow with it ties by accident.
+
+    It is the same where rounding is more than that, of clouds thinner than some 1e4 roundings. A threshold that follows
+    the rounding there would keep rows of the same length together, but decide for each observer otherwise about all
+    differences in between, which are many; and a symmetry is nearly as often lost to rounding in what follows.
     """
     d = rows.values.shape[-1]
     n = rows.layout.sizes(rows.values.device).to(torch.float64)
     return EQUAL_WHITE * d**0.5 * ((d + 1) / n.clamp_min(1)).clamp_max(1.0)
-
-
-def equal_thin(rows: Tensor, white: Whitening, layout: Layout, precision: Precision) -> Tensor:
-    """The same, ``(*batch, 1)``, for thin clouds, where rounding may be more; 0 for others."""
-    if all_true(white.stretch <= MAX_STRETCH):
-        return torch.zeros_like(white.stretch).unsqueeze(-1)
-    longest = layout.collect([layout.amax(torch.linalg.vector_norm(white.rows, dim=-1))])
-    rounding = white_rounding(rows, white, layout, precision) * (white.stretch > MAX_STRETCH)
-    return WHITE_ROUNDINGS * rounding.unsqueeze(-1) * longest
 
 
 def _clean(found: PivotedQR) -> Tensor:
