@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -159,15 +160,15 @@ class Isometry(MatrixGroup):
             return linear_frame(self, cloud, traced, self.special, self.metric, self.orthochronous)
         return split_frame(self, cloud)
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         if not self.q:
-            return Reduction(cloud, None, [slice(0, self.d)])
+            return [Reduction(cloud, None, [slice(0, self.d)])]
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             parts = split(rows, layout, cloud.precision, self.p, self.q)
             back = self.inverse(parts.matrix)
             back = back if parts.null is None else back @ parts.null.inward
-        return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
+        return [Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])]
 
     def _definite_frame(self, cloud: Cloud) -> LinearFrame:
         needs_grad = cloud.needs_grad
