@@ -79,10 +79,10 @@ class Cloud:
 
     Points are relative to ``origin`` ``(*batch, d)``; vectors have no origin. ``name`` is for messages. ``relations``
     are further features that distinguish rows, for groups that reorder them. ``rounding`` is that of the coordinates,
-    if it differs from that of their dtype, and ``distance`` ``(*batch, 1)`` their distance from the origin when they
-    were rounded, if it has changed since. ``longest`` requests axes along the longest rows, in all samples or in some,
-    ``(*batch,)``; see ``linalg.qr``. ``counts`` ``(N,)`` says how many coincident rows each stands for in smooth
-    frames; see ``linalg.soft``.
+    if it differs from that of their dtype, and ``distance`` ``(*batch, d)`` how far from the origin they were along
+    each axis when they were rounded, if it has changed since. ``longest`` requests axes along the longest rows, in all
+    samples or in some, ``(*batch,)``; see ``linalg.qr``. ``counts`` ``(N,)`` says how many coincident rows each stands
+    for in smooth frames; see ``linalg.soft``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -238,11 +238,10 @@ class Cloud:
 
     def offset(self) -> Tensor:
         """The distance of the points from the origin, ``(*batch, 1)``, to which their rounding is relative."""
-        if self.distance is not None:
-            return self.distance
-        if self.origin is None:
+        distance = self.origin if self.distance is None else self.distance
+        if distance is None:
             return torch.zeros(*self.layout.batch_shape, 1, dtype=torch.float64, device=self.inputs[0][0].device)
-        return torch.linalg.vector_norm(self.origin.detach(), dim=-1, keepdim=True)
+        return torch.linalg.vector_norm(distance.detach(), dim=-1, keepdim=True)
 
     def rounded_squares(self, rows: Tensor) -> Tensor:
         """The squared lengths that rounding of each of the ``rows()`` is relative to, ``(*rows, 1)``.
@@ -278,7 +277,7 @@ class Cloud:
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
-            floor = None if origin is None or self.distance is None else 8 * eps * self.distance
+            floor = None if origin is None or self.distance is None else 8 * eps * self.offset()
             precision = Precision(eps, tolerance, floor, self.name, (MIN_RANK_ROUNDINGS * eps, tolerance))
             return Rows(rows, layout, precision, origin, self.longest)
         number = torch.promote_types(rows.dtype, torch.float64)
@@ -310,11 +309,12 @@ class Cloud:
 class Reduction:
     """A cloud brought to a form where only compact groups are left, without regard to the order of its rows.
 
+    Of a direct sum each term has one of its own, of its coordinates.
+
     Attributes:
         cloud: the cloud, with its origin.
         matrix: ``(*batch, d, d)``, the matrix for the rows; ``None`` is the identity.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
-        axes: ``(k, d)``, vectors that no element moves: inner products with them are invariant too.
         rounding: ``(*batch,)``, of the rows after the matrix, over the longest of them, where that matrix is any of
             full rank. ``None``: an isometry's, or the identity.
         rows: ``(*rows, d)``, the rows after the matrix, where they are known more exactly than a product is.
@@ -323,6 +323,5 @@ class Reduction:
     cloud: Cloud
     matrix: Tensor | None
     blocks: Sequence[slice] | None
-    axes: Tensor | None = None
     rounding: Tensor | None = None
     rows: Tensor | None = None

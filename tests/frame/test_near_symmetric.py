@@ -97,3 +97,13 @@ def test_few_decisions_about_a_near_symmetry() -> None:
     assert wrong.double().mean() < 0.011
     eps = torch.finfo(torch.float32).eps
     assert not (mf.canonicalize(turned[wrong], group)[1].margin > MARGIN * eps).any()
+
+
+@pytest.mark.parametrize("size", [2.0, 4.0])
+def test_an_average_over_poses_with_other_axes_is_no_symmetry(size: float) -> None:
+    """Rows as short as what is equal carry the last axis, another one in each order."""
+    generator = torch.Generator().manual_seed(0)
+    long = torch.randn(800, 3, 3, generator=generator) * torch.tensor([1, 1, 0])
+    x = torch.cat([long, size * 6.4e-6 * torch.randn(800, 4, 3, generator=generator)], 1)
+    model = mf.Equivariant(lambda x: x, mf.S() * mf.E(3), inputs="point", outputs="point")
+    assert ((model(x) - x).norm(dim=(1, 2)) / x.norm(dim=(1, 2))).max() < 1e-5

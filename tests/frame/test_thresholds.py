@@ -111,3 +111,23 @@ def test_the_margin_is_rounding_where_white_rows_begin_to_tie() -> None:
         tied = mf.canonicalize(at(middle), mf.GL(3), frames=frames)[1].margin == 0
         low, high = torch.where(tied, low, middle), torch.where(tied, middle, high)
     assert mf.canonicalize(at(low), mf.GL(3), frames=frames)[1].margin < 1e-9
+
+
+def test_the_margin_is_rounding_where_rows_begin_to_tie_for_the_same_axis() -> None:
+    """Samples with a tie take their rows in a canonical order, whichever rows it is of."""
+    frames = mf.frames.Unordered()
+
+    def at(step: float) -> Tensor:  # what is left of the last two rows along the second axis differs by the step
+        return torch.tensor([[2, 0], [1.7, 0.3], [0.4, 1], [-0.3, 1 - step]], dtype=torch.float64)
+
+    def pose(step: float) -> Tensor:
+        return mf.canonicalize(at(step), mf.O(2), frames=frames)[0]
+
+    low, high = 0.0, 0.5
+    apart = (pose(low) - pose(high)).abs().max()
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (pose(middle) - pose(high)).abs().max() > apart / 2 else (low, middle)
+    assert (pose(low) - pose(high)).abs().max() > 0.1
+    assert mf.canonicalize(at(low), mf.O(2), frames=frames)[1].margin < 1e-9
+    assert mf.canonicalize(at(high), mf.O(2), frames=frames)[1].margin < 1e-9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -230,3 +231,27 @@ def test_columns_that_differ_later_have_no_margin() -> None:
     mask = torch.tensor([[False, True, True]]).expand(3, 3)
     padded = torch.cat([torch.full((3, 1, 2), torch.nan, dtype=torch.float64), x], 1)
     assert torch.equal(group.frame(padded, mask=mask).margin, group.frame(x).margin)
+
+
+@pytest.mark.parametrize(("dtype", "noise", "bound"), [(torch.float32, 1.2e-5, 1e-5), (torch.float64, 3e-12, 3e-12)])
+def test_poses_that_agree_in_all_scores_by_accident_are_not_averaged(
+    dtype: torch.dtype, noise: float, bound: float
+) -> None:
+    angle = 2 * math.pi / 7 * torch.arange(7, dtype=torch.float64)
+    flat = torch.stack([angle.cos(), angle.sin(), 0 * angle], -1)
+    x = (flat + noise * torch.randn(4000, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).to(
+        dtype
+    )
+    matrices = mf.Octahedral(reflections=True).matrices
+    for group in (mf.Octahedral(reflections=True), mf.Finite({"point": matrices}, rows="point")):
+        model = mf.Equivariant(lambda x: x, group, inputs="point", outputs="point")
+        assert ((model(x) - x).norm(dim=(1, 2)) / x.norm(dim=(1, 2))).max() < bound
+
+
+def test_grids_that_agree_in_all_scores_by_accident_are_not_averaged() -> None:
+    half = torch.randn(3000, 1, 4, 2, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([half, half.flip(-1)], -1) + 1.2e-5 * torch.randn(
+        3000, 1, 4, 4, generator=torch.Generator().manual_seed(1)
+    )
+    model = mf.Equivariant(lambda x: x, mf.Dihedral(4), inputs="image", outputs="image")
+    assert ((model(x) - x).flatten(1).norm(dim=1) / x.flatten(1).norm(dim=1)).max() < 1e-5

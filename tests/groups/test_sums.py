@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -166,3 +168,56 @@ def test_smooth_frames(group: mf.Group) -> None:
         g, p = group.random(len(x), dtype=x.dtype), torch.randperm(x.shape[1])
         want = group.act(g, model(x), "point")[:, p]
         assert float((model(group.act(g, x)[:, p]) - want).abs().max()) <= 1e-11 * float(want.abs().max())
+
+
+def ring(noise: float, columns: int, count: int, corners: int = 7) -> Tensor:
+    """A regular polygon in the first two coordinates, and noise in all."""
+    angle = 2 * math.pi / corners * torch.arange(corners, dtype=torch.float64)
+    x = torch.nn.functional.pad(torch.stack([angle.cos(), angle.sin()], -1), (0, columns - 2))
+    return x + noise * torch.randn(
+        count, corners, columns, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "noise"), [(mf.Aff(2) + mf.SO(2), 1e-99), (mf.O(2) + mf.O(2), 1e-13), (mf.O(2) + mf.Trivial(1), 1e-14)]
+)
+def test_the_symmetry_of_one_term_is_none_where_another_breaks_it(group: mf.Group, noise: float) -> None:
+    x = ring(noise, group.d, 12)
+    order = torch.rand(12, 7, generator=torch.Generator().manual_seed(1)).argsort(-1).unsqueeze(-1)
+    vectors = lambda x: (x.sum(-1, keepdim=True) + 0.3 * torch.arange(group.d)).sin()  # noqa: E731
+    for model in (
+        mf.Equivariant(vectors, group, inputs="point", outputs="vector", frames=mf.frames.Unordered()),
+        mf.Equivariant(vectors, mf.S() * group, inputs="point", outputs="vector"),
+    ):
+        y = model(x)
+        moved = model(x.gather(1, order.expand(x.shape)))
+        assert (moved - y.gather(1, order.expand(y.shape))).abs().max() < 1e-11 * y.abs().max()
+
+
+def test_one_term_is_not_as_uncertain_as_another_that_is_far_away() -> None:
+    group = mf.E(2) + mf.O(2)
+    x = torch.randn(50, 6, 4, generator=torch.Generator().manual_seed(0))
+    x[..., :2] += 1e4
+    x[:, 1:3, 2:] = x[:, :1, 2:] * (1 + 1e-4 * torch.randn(50, 2, 1, generator=torch.Generator().manual_seed(1)))
+    x[:, 1:3, :2] = x[:, :1, :2]
+    model = mf.Equivariant(lambda x: x, mf.S() * group, inputs="point", outputs="point")
+    assert ((model(x) - x)[..., 2:].norm(dim=(1, 2)) / x[..., 2:].norm(dim=(1, 2))).max() < 1e-5
+
+
+def test_jets_beside_a_fixed_coordinate_come_back() -> None:
+    group = mf.Trivial(1) + mf.OrthochronousLorentz(4)
+    axis = torch.randn(100, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    momenta = axis / axis.norm(dim=-1, keepdim=True) + 1e-4 * torch.randn(100, 6, 3, dtype=torch.float64)
+    x = torch.cat([torch.rand(100, 6, 1), momenta.norm(dim=-1, keepdim=True), momenta], -1)
+    model = mf.Equivariant(lambda x: x, group, inputs="vector", outputs="vector")
+    assert ((model(x) - x).norm(dim=(1, 2)) / x.norm(dim=(1, 2))).max() < 1e-13
+
+
+def test_margins_of_smooth_frames_know_the_rank_of_each_term() -> None:
+    x = torch.randn(3, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[0, :, 1] = 1e-14 * x[0, :, 1]  # flat in the first term, but for a little
+    margin = mf.canonicalize(x, mf.SL(2) + mf.Trivial(2), frames=mf.frames.Smooth())[1].margin
+    alone = mf.canonicalize(x[..., :2], mf.SL(2), frames=mf.frames.Smooth())[1].margin
+    assert torch.equal(margin, alone)
+    assert margin[0] < 1e-13

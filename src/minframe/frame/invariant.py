@@ -30,7 +30,8 @@ from minframe.labelling.action import inverse
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.orbits import orbit_mean
 from minframe.labelling.symmetry import RowSymmetry
-from minframe.linalg.stabiliser import IsometryStabiliser
+from minframe.linalg.blocks import BlockStabiliser, slices_of
+from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 from minframe.tracing import is_compiling, is_transformed
 
 OPENING_FACTOR = 100.0  # bound on the error of rows mapped by a symmetry, in units of rounding or of a jet's opening
@@ -143,21 +144,14 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
     if linear.own_columns is None or linear.linear is None:
         return frame
     with torch.no_grad():
-        strength = torch.linalg.matrix_norm(linear.linear).reshape(-1)
-        if isinstance(linear.stabiliser, IsometryStabiliser):
-            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
-        else:
-            assert linear.inverse is not None
-            strength = strength * torch.linalg.matrix_norm(linear.inverse).reshape(-1)
-            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_SHIFT_RATIO)
-        allowed = allowed.clamp_min(linear.linear.shape[-1] * cloud.tolerance)
-        stays = torch.ones_like(strength, dtype=torch.bool)
+        stays = torch.ones_like(linear.own_columns.here).reshape(-1)
         for x, kind in cloud.inputs:
             if kind.core_ndim == 1 and cloud.layout.is_per_row(x, kind.core_ndim):
                 back = frame.from_canonical(frame.pose(x, kind.name, own=True), kind.name)
-                away = cloud.layout.clean(back - x, 1)
-                moved, size = (cloud.layout.pad(wide(v)).flatten(1).norm(dim=-1) for v in (away, x))
-                stays = stays & (moved <= allowed * size)
+                both = [cloud.layout.pad(wide(v)) for v in (cloud.layout.clean(back - x, 1), x)]
+                for term, allowed in _allowed_shifts(linear, cloud):
+                    moved, size = (v[..., term].flatten(1).norm(dim=-1) for v in both)
+                    stays = stays & (moved <= allowed * size)
         stays = stays | ~linear.own_columns.here.reshape(-1)
     if all_true(stays):
         return frame
@@ -166,6 +160,29 @@ def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:
         twins = torch.where(stays.unsqueeze(-1), twins, torch.arange(twins.shape[-1], device=twins.device))
     pairs = [p for p in frame.pairs if bool(stays[p.sample])]
     return frame.with_symmetry(twins, pairs)
+
+
+def _allowed_shifts(linear: LinearFrame, cloud: Cloud) -> list[tuple[slice, Tensor]]:
+    """What an average may shift the rows by, over their size, ``(B,)``, for each term of a direct sum."""
+    found = []
+    for term, stabiliser in _terms(linear):
+        assert linear.linear is not None
+        assert linear.inverse is not None
+        strength = torch.linalg.matrix_norm(linear.linear[..., term, term]).reshape(-1)
+        if isinstance(stabiliser, IsometryStabiliser):
+            allowed = OPENING_FACTOR * torch.minimum(1 / strength, cloud.eps * strength.square())
+        else:
+            strength = strength * torch.linalg.matrix_norm(linear.inverse[..., term, term]).reshape(-1)
+            allowed = (OPENING_FACTOR * cloud.eps * strength).clamp_max(MAX_SHIFT_RATIO)
+        found.append((term, allowed.clamp_min((term.stop - term.start) * cloud.tolerance)))
+    return found
+
+
+def _terms(linear: LinearFrame) -> list[tuple[slice, Stabiliser]]:
+    """The coordinates of each term of a direct sum, and its stabiliser."""
+    if isinstance(linear.stabiliser, BlockStabiliser):
+        return list(zip(slices_of(linear.stabiliser.sizes), linear.stabiliser.parts, strict=True))
+    return [(slice(0, linear.group.d), linear.stabiliser)]
 
 
 FRAME_MAKERS["product"], FRAME_MAKERS["unordered"] = product_frame, unordered_frame
@@ -204,7 +221,7 @@ def _framed(
     group: ActsLinearly, cloud: Cloud, ordering: Ordering, points: PointSet
 ) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
     """The final order ``(B, n)``, that of the rows as given, the frame of these, and the remaining symmetry."""
-    order, equal = ordering.order, points.equal
+    order = ordering.order
     rows = cloud.layout.unpad_order(order)
     ordered = cloud.reordered(rows)
     if ordering.twins is not None and (twins := _coincident(order, ordering)) is not None:
@@ -217,7 +234,7 @@ def _framed(
     generators, mine = ordering.generators.cpu(), order.cpu()[owner]
     generators = inverse(mine).gather(-1, generators.gather(-1, mine))  # of rows, as of positions
     with torch.no_grad():
-        poses = _poses(group, ordered, linear, equal)
+        poses = _poses(group, ordered, linear, points)
         chains, moved, means = symmetries(poses, generators, owner, set(thin.tolist()))
         if moved:
             order = order.clone()
@@ -230,11 +247,11 @@ def _framed(
             ordered = _merged(ordered, twins)
         linear = group.frame_of(ordered)
     with torch.no_grad():
-        poses = _poses(group, ordered, linear, equal) if moved else poses
+        poses = _poses(group, ordered, linear, points) if moved else poses
         return order, rows, linear, with_matrices(poses, chains, means)
 
 
-def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tensor) -> Poses:
+def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, points: PointSet) -> Poses:
     """Canonical poses in double precision, on the CPU, where groups of permutations are."""
     layout = ordered.layout
     inputs, per_row = [], []
@@ -251,10 +268,27 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, equal: Tens
             for x, rows in zip(inputs, per_row, strict=True)
         ]
     mask = None if mask is None else mask.cpu()
-    distance = linear.cloud.offset().reshape(-1, 1)
-    if linear.own_inverse is not None and not isinstance(linear.stabiliser, IsometryStabiliser):
-        # Poses have a unit of their own. In it, rounding is as large as the matrix that leads there makes it.
-        known = torch.where(linear.own_inverse.isfinite(), linear.own_inverse, 0)  # samples with NaN stay NaN elsewhere
-        distance = distance * torch.linalg.matrix_norm(known, 2).reshape(-1, 1)
-    distance = distance.cpu()
-    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal.cpu())
+    distance = _distance(linear).cpu()
+    equal, weights = points.equal.cpu(), points.weights.cpu()
+    return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal, points.terms, weights)
+
+
+def _distance(linear: LinearFrame) -> Tensor:
+    """How far points stood from the origin when they were rounded, along each axis, in the unit of poses, ``(B, d)``.
+
+    Poses may have a unit of their own. In it, rounding is as large as the matrix that leads there makes it.
+    """
+    shift = linear.stabiliser.determined.new_zeros((), dtype=torch.float64) if linear.shift is None else linear.shift
+    d = linear.group.d
+    distance = shift.detach().abs().expand(*linear.layout.batch_shape, d).reshape(-1, d)
+    own = linear.own_inverse
+    if linear.shift is None or own is None:
+        return distance
+    own = torch.where(own.isfinite(), own, 0).reshape(-1, d, d)  # samples with NaN stay NaN elsewhere
+    found = []
+    for term, stabiliser in _terms(linear):
+        part = distance[:, term]
+        if not isinstance(stabiliser, IsometryStabiliser):
+            part = part * torch.linalg.matrix_norm(own[:, term, term], 2).unsqueeze(-1)
+        found.append(part)
+    return torch.cat(found, -1)

@@ -46,8 +46,8 @@ class ActsLinearly(Acts, Protocol):
     def frame_of(self, cloud: Cloud, /) -> LinearFrame:
         """The minimal frame of a cloud, rows taken in the order they have."""
 
-    def reduction(self, cloud: Cloud, /) -> Reduction:
-        """The cloud in a form in which only compact groups still act; without derivatives."""
+    def reduction(self, cloud: Cloud, /) -> Sequence[Reduction]:
+        """The cloud in a form in which only compact groups still act, term by term; without derivatives."""
 
 
 class LinearFrame(Frame):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minframe.frame.linear import LinearFrame
 from minframe.frame.point_set import PointSet
-from minframe.frame.points import alone, coordinates, invariants, sizes
+from minframe.frame.points import alone, coordinates, invariants, separate_fully, sizes
 from minframe.frame.record import mapped
 from minframe.labelling.refine import is_discrete
 from minframe.labelling.separate import MAX_POINTS_IN_PAIRS, separate, separate_with_margin
@@ -29,7 +29,7 @@ def order_apart(points: PointSet) -> tuple[Tensor, Tensor]:
     n = points.rows.shape[1]
     cells = separate_with_margin(invariants(points), points.start(), points.apart, reads=False)[0]
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
-        by_size = separate(sizes(points).unsqueeze(-1), torch.zeros_like(cells), points.slack)
+        by_size = separate(sizes(points), torch.zeros_like(cells), points.slack)
         cells = torch.where(is_discrete(by_size).unsqueeze(-1), by_size, cells)
     settled = torch.ones_like(cells[:, 0], dtype=torch.bool)
     if points.white:  # invariants of white rows differ by ``EQUAL_WHITE``, and only tell those of small clouds apart
@@ -45,8 +45,8 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         done = is_discrete(cells, points.mask).unsqueeze(-1)
         before, cells = cells, torch.where(done, cells, separate(values, cells, points.slack, reads=False))
     settled = (before == cells).all(-1) | is_discrete(cells, points.mask)
-    values = torch.cat([values, points.directions()[1].log()], -1)
-    finer = separate(values, cells, points.equal, reads=False)
+    values = torch.cat([values, points.log_lengths(points.directions()[1])], -1)
+    finer = separate_fully(values, cells, points, reads=False)
     return torch.where(complete.unsqueeze(-1), finer, cells), settled
 
 

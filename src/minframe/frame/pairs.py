@@ -32,7 +32,9 @@ likely to decide, and the part of the winner is looked at in the same way. Dista
 
 The matrices O of such a cloud are those of the mean of its poses that are the same. Those of one pose are no group:
 each is off by what the rows that carry its axes are, and along a chain this adds up. The mean is symmetric, up to
-second order, and no farther away than ``equal``.
+second order, and no farther away than ``equal``. Where rows are no longer than that, there is no second order: poses in
+which other rows carry the last axes have a mean that is no pose, and the matrices found for it fit no row. So such an
+average has to leave the cloud in place, but for second order; if not, the winner is shown alone.
 
 **How often rounding has to decide.** Around a cloud with a symmetry of order k, noise of size s in all coordinates is
 divided into k regions, one for each canonical order, which the symmetry maps to each other: each has the probability
@@ -46,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -57,6 +60,7 @@ from minframe.labelling.action import inverse
 from minframe.labelling.chain import StabiliserChain
 from minframe.linalg.qr import TINY
 
+MAX_MOVED = 1.5  # bound on what the average over a symmetry moves a cloud by, in units of what is equal
 MAX_COSETS = 1024  # poses of one sample that are compared
 MAX_CLEAR_COSETS = 16  # cosets of the symmetry in the proposed group; there are two if only orientation differs
 CLEARLY_SAME, CLEARLY_APART = 1 / 8, 1e4  # distances of poses that are clearly the same or different, in that unit
@@ -106,7 +110,7 @@ def symmetries(
     where they are not clearly so.
     """
     again, _ = poses.again(generators, owner)
-    same = poses.apart(again, [x[owner] for x in poses.inputs]) <= CLEARLY_SAME * poses.threshold[owner]
+    same = poses.apart(again, owner) <= CLEARLY_SAME * poses.threshold[owner]
     samples, counts = torch.unique_consecutive(owner, return_counts=True)
     parts = dict(zip(samples.tolist(), torch.split(generators, counts.tolist()), strict=True))
     doubtful = set(owner[~same].tolist()) | (thin & set(parts))
@@ -130,6 +134,7 @@ def with_matrices(
     """Solve for the matrices of all elements of all transversals at once, those of a mean where there is one."""
     if not found:
         return []
+    own = poses
     if means:
         inputs = [x.clone() for x in poses.inputs]
         for sample, mean in means.items():
@@ -147,8 +152,34 @@ def with_matrices(
     for sample, chain in found:
         mine = levels[position : position + len(chain.transversals)]
         position += len(mine)
-        result.append(Pairs(sample, chain.order, [Level(p, next(parts)) for _, p in mine]))
+        pairs = Pairs(sample, chain.order, [Level(p, next(parts)) for _, p in mine])
+        if sample not in means or _stays(own, pairs):
+            result.append(pairs)
     return result
+
+
+def _stays(poses: Poses, pairs: Pairs) -> bool:
+    """Whether the average over a symmetry of the mean of poses leaves the pose of the sample itself in place."""
+    sample = torch.tensor([pairs.sample])
+    own = [x[sample] for x in poses.inputs]
+    averaged = [
+        pairs.average(x[0], _mean_of_rows if rows else _mean_of_vectors).unsqueeze(0)
+        for x, rows in zip(own, poses.per_row, strict=True)
+    ]
+    both = poses.as_numbers(own, sample), poses.as_numbers(averaged, sample)
+    moved = float(torch.linalg.vector_norm(both[1] - both[0]))
+    return moved <= MAX_MOVED * float(poses.threshold[pairs.sample]) * poses.size(pairs.sample, both[0])
+
+
+def _mean_of_vectors(permutations: Tensor, matrices: Tensor, y: Tensor) -> Tensor:
+    """The mean of ``O y`` for vectors ``(*channels, d)`` that belong to no row."""
+    return y @ matrices.mean(0).mT
+
+
+def _mean_of_rows(permutations: Tensor, matrices: Tensor, y: Tensor) -> Tensor:
+    """The mean of ``(p, O) . y`` for rows ``(n, *channels, d)``."""
+    moved = torch.einsum("tij,n...j->tn...i", matrices.to(y.dtype), y)
+    return torch.zeros_like(y).index_add(0, permutations.flatten(), moved.flatten(0, 1)) / len(matrices)
 
 
 class Symmetry(NamedTuple):
@@ -167,8 +198,8 @@ class _Cosets:
     known coset ``H s``, ``r g s^-1`` is in H, and all of these generate it (Schreier's lemma).
     """
 
-    def __init__(self, generators: Tensor, threshold: float) -> None:
-        self._generators, self._threshold = generators, threshold
+    def __init__(self, generators: Tensor, threshold: float, scores: Callable[[Tensor], Tensor]) -> None:
+        self._generators, self._threshold, self._scores = generators, threshold, scores
         self._doubt = CLEARLY_SAME * threshold, min(CLEARLY_APART * threshold, max(MIN_APART, threshold))
         self.clear = True  # every two poses were clearly the same or clearly different
         self.pending = torch.arange(generators.shape[-1]).unsqueeze(0)  # permutations whose poses are needed next
@@ -208,7 +239,7 @@ class _Cosets:
 
     def result(self) -> Symmetry:
         elements = torch.unique(torch.cat(self._symmetry), dim=0)
-        best = int(_scores(self._known).argmin())
+        best = int(self._scores(self._known).argmin())
         if best == 0:
             return Symmetry(elements)
         r = self._cosets[best]
@@ -217,11 +248,14 @@ class _Cosets:
 
 def _true_symmetry(poses: Poses, generators: dict[int, Tensor], thin: set[int]) -> dict[int, Symmetry]:
     """The part of the proposed symmetry of each sample that the linear group contains. See ``_Cosets``."""
-    found = {sample: _Cosets(rows, float(poses.threshold[sample])) for sample, rows in generators.items()}
+    found = {
+        sample: _Cosets(rows, float(poses.threshold[sample]), partial(poses.scores, sample=sample))
+        for sample, rows in generators.items()
+    }
     while running := [(sample, search) for sample, search in found.items() if len(search.pending)]:
         counts = [len(search.pending) for _, search in running]
         owner = torch.repeat_interleave(torch.tensor([sample for sample, _ in running]), torch.tensor(counts))
-        numbers = _numbers(poses, torch.cat([search.pending for _, search in running]), owner)
+        numbers = poses.numbers(torch.cat([search.pending for _, search in running]), owner)
         for (_, search), part in zip(running, torch.split(numbers, counts), strict=True):
             search.look(part)
     result = {sample: search.result() for sample, search in found.items()}
@@ -238,8 +272,8 @@ def _best_of_all(poses: Poses, sample: int, chain: StabiliserChain) -> Symmetry:
     elements = torch.arange(poses.inputs[poses.per_row.index(True)].shape[1]).unsqueeze(0)
     for level in reversed(chain.transversals):
         elements = torch.tensor(level, dtype=torch.int64)[:, elements].flatten(0, 1)
-    numbers = _numbers(poses, elements, torch.full((len(elements),), sample))
-    best = int(_scores(numbers).argmin())
+    numbers = poses.numbers(elements, torch.full((len(elements),), sample))
+    best = int(poses.scores(numbers, sample).argmin())
     same = _same(poses, sample, numbers, best)
     winner = elements[best]
     mean = poses.of_numbers(numbers[same].mean(0), sample)
@@ -265,39 +299,23 @@ def _same(poses: Poses, sample: int, numbers: Tensor, best: int) -> Tensor:
 
 def _best_by_position(poses: Poses, sample: int, chain: StabiliserChain) -> Symmetry:
     """``_best_of_all`` for a group with many elements; see ``frame.large``."""
-    rows, fixed = poses.vectors(sample)
-    points, pairs = large.invariants(rows, fixed)
+    points, pairs = large.invariants(*poses.vectors(sample, weighted=True))
     threshold = float(poses.threshold[sample])
     if large.spread(points, pairs, chain) <= threshold:  # all are symmetries, or preserve inner products only
         return _true_symmetry_of(poses, sample, torch.tensor(chain.generators))
+    points, pairs = large.invariants(*poses.vectors(sample, weighted=False))
     winner = torch.tensor(large.lowest(points, pairs, chain))
     elements = torch.tensor([t for level in chain.transversals if len(level) > 1 for t in level])
     near = []
     for part in torch.split(elements, MAX_COSETS):
-        numbers = _numbers(poses, torch.cat([winner.unsqueeze(0), winner[part]]), torch.full((len(part) + 1,), sample))
+        numbers = poses.numbers(torch.cat([winner.unsqueeze(0), winner[part]]), torch.full((len(part) + 1,), sample))
         near.append(part[(numbers[1:] - numbers[:1]).abs().amax(-1) <= CLEARLY_SAME * threshold])
     return Symmetry(torch.cat(near), winner)
 
 
 def _true_symmetry_of(poses: Poses, sample: int, generators: Tensor) -> Symmetry:
     """The symmetry of a sample whose poses are clearly the same or clearly different."""
-    search = _Cosets(generators, MIN_APART)
+    search = _Cosets(generators, MIN_APART, partial(poses.scores, sample=sample))
     while len(search.pending):
-        search.look(_numbers(poses, search.pending, torch.full((len(search.pending),), sample)))
+        search.look(poses.numbers(search.pending, torch.full((len(search.pending),), sample)))
     return search.result()
-
-
-def _numbers(poses: Poses, permutations: Tensor, owner: Tensor) -> Tensor:
-    """The poses of ``Y[p]`` as rows of numbers, each input in units of its size."""
-    again, _ = poses.again(permutations, owner)
-    rows = []
-    for x, reference in zip(again, poses.inputs, strict=True):
-        scale = reference.abs().flatten(1).amax(-1)[owner].unsqueeze(-1)
-        x = (torch.view_as_real(x) if x.is_complex() else x).flatten(1)
-        rows.append(x / torch.where(scale > 0, scale, 1.0))
-    return torch.cat(rows, -1)
-
-
-def _scores(poses: Tensor) -> Tensor:
-    """A fixed linear function of poses ``(k, m)`` that no symmetry has: the lowest wins."""
-    return poses @ (12.9898 * torch.arange(1, poses.shape[-1] + 1, dtype=poses.dtype)).sin()

@@ -17,6 +17,13 @@ otherwise about every difference in between. There ``slack`` is a constant, ``EQ
 and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.white_rounding``), without a factor: that
 is a bound, several times what rounding does to most rows.
 
+The terms of a direct sum act each by itself, and so does rounding: the rows of one may be a thousandth of those of
+another, and their differences far above its rounding; nor does it matter what unit each has. So each term has a scale
+``e`` of its own, in units of its own longest row. They become one, ``equal``, as numbers of a term are multiplied by
+its *weight*, ``equal / e``, before they are compared with ``equal`` or ``slack``: the most exact term has the weight
+one. Rounding depends on where the observer stands, and so do weights. They therefore decide only whether numbers are
+equal. No number by which rows or poses are put in an order may mix terms by their weights.
+
 A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
 may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
 answers differ by it. It is therefore as low as that of the rank (``linalg.qr``).
@@ -32,11 +39,12 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.cloud import Cloud
+from minframe.cloud import Cloud, Reduction
 from minframe.dtypes import wide
 from minframe.frame.linear import ActsLinearly
 from minframe.labelling.refine import initial
 from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.blocks import slices_of
 from minframe.linalg.qr import MIN_TIE_WIDTH
 from minframe.linalg.solvers import svdvals
 from minframe.linalg.whiten import EQUAL_WHITE
@@ -63,7 +71,8 @@ class PointSet:
     """A batch of clouds, reduced.
 
     Attributes:
-        rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of a sample about 1.
+        rows: ``(B, n, C, d)`` in double precision, C vectors at each point, the longest of each term of a
+            sample about 1.
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
@@ -77,6 +86,9 @@ class PointSet:
         stretch: ``(B,)``, bound on the factor by which relative changes of the given cloud are enlarged here.
         white: the rows are one vector for each point, and have a scatter matrix of one, as under general linear groups.
         centred: the rows add up to zero.
+        terms: the coordinates of each term of a direct sum.
+        weights: ``(B, T)``, by which numbers of each term are multiplied where they are compared.
+        units: for each block the weight of its term, ``(B,)``.
     """
 
     rows: Tensor
@@ -91,8 +103,11 @@ class PointSet:
     mask: Tensor | None
     tolerance: float
     stretch: Tensor
-    white: bool = False
-    centred: bool = False
+    white: bool
+    centred: bool
+    terms: Sequence[slice]
+    weights: Tensor
+    units: Sequence[Tensor]
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -115,6 +130,9 @@ class PointSet:
             self.stretch[samples],
             self.white,
             self.centred,
+            self.terms,
+            self.weights[samples],
+            [unit[samples] for unit in self.units],
         )
 
     @property
@@ -125,18 +143,34 @@ class PointSet:
         """
         return self.equal if self.blocks is None else self.slack
 
+    @property
+    def of_coordinates(self) -> Tensor:
+        """The weight of each coordinate, ``(B, d)``."""
+        each = zip(self.weights.split(1, -1), self.terms, strict=True)
+        return torch.cat([weight.expand(-1, term.stop - term.start) for weight, term in each], -1)
+
     def directions(self) -> tuple[Tensor, Tensor]:
-        """The rows divided by ``length + soft``, and these numbers ``(B, n, C)``.
+        """In each term, the rows divided by ``length + soft``; and these numbers ``(B, n, C, T)``.
 
         The rounding of these is about the same for all rows, however much their lengths differ.
         """
-        lengths = torch.linalg.vector_norm(self.rows, dim=-1) + self.soft.unsqueeze(-1)
-        return self.rows / lengths.unsqueeze(-1), lengths
+        found, lengths = [], []
+        for term in self.terms:
+            y = self.rows[..., term]
+            length = torch.linalg.vector_norm(y, dim=-1, keepdim=True) + self.soft[..., None, None]
+            found.append(y / length)
+            lengths.append(length)
+        return torch.cat(found, -1), torch.cat(lengths, -1)
+
+    def log_lengths(self, lengths: Tensor) -> Tensor:
+        """Logarithms of ``lengths`` ``(B, n, C, T)``, times the weights, ``(B, n, k)``."""
+        return (lengths.log() * self.weights[:, None, None]).flatten(2)
 
     def places(self) -> Tensor:
         """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
         directions, lengths = self.directions()
-        return torch.cat([real(directions.flatten(2)), lengths.log()], -1)
+        weighted = directions * self.of_coordinates[:, None, None]
+        return torch.cat([real(weighted.flatten(2)), self.log_lengths(lengths)], -1)
 
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
@@ -148,10 +182,75 @@ class PointSet:
 
 def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     """The cloud, reduced, as a batch of sets of points."""
-    eps, rank_tolerance = cloud.eps, cloud.tolerance
-    reduction = group.reduction(cloud)
-    matrix, origin, layout = reduction.matrix, reduction.cloud.origin, cloud.layout
-    mask = layout.padding_mask()
+    mask = cloud.layout.padding_mask()
+    terms = [_term(reduction, mask) for reduction in group.reduction(cloud)]
+    rounding = torch.stack([t.rounding for t in terms], -1)
+    each = torch.stack([t.equal for t in terms], -1)
+    weights = each.amin(-1, keepdim=True) / each
+    points, fixed = torch.cat([t.rows for t in terms], -1), torch.cat([t.fixed for t in terms], -1)
+    places = slices_of([t.rows.shape[-1] for t in terms])
+    blocks: list[slice] | None = None
+    units: list[Tensor] = []
+    if any(t.blocks is not None for t in terms):
+        blocks = []
+        for t, place, weight in zip(terms, places, weights.unbind(-1), strict=True):
+            if t.blocks is None:  # inner products with the axes are the coordinates
+                axes = torch.eye(points.shape[-1], dtype=points.dtype, device=points.device)[place]
+                fixed = torch.cat([fixed, axes.expand(len(points), *axes.shape)], 1)
+            mine = [slice(0, t.rows.shape[-1])] if t.blocks is None else t.blocks
+            blocks += [slice(place.start + b.start, place.start + b.stop) for b in mine]
+            units += [weight] * len(mine)
+    colours = edges = None
+    relations = cloud.relations
+    if relations is not None and (relations.nodes or relations.edges):
+        colours, edges, _ = coloured(relations, cloud.layout, rtol, None, cloud.name)
+    one = terms[0] if len(terms) == 1 else None
+    # Coordinates as they were given are exact relative to each row, not only to the longest.
+    soft = torch.full_like(each[:, :1], 1.0 if any(t.moved for t in terms) else MIN_RELATIVE_LENGTH)
+    return PointSet(
+        points,
+        fixed,
+        blocks,
+        soft,
+        each.amin(-1, keepdim=True),
+        (torch.stack([t.slack for t in terms], -1) * weights).amax(-1, keepdim=True),
+        (rounding * weights).amax(-1, keepdim=True),
+        colours,
+        edges,
+        mask,
+        cloud.tolerance,
+        torch.stack([t.stretch for t in terms]).amax(0),
+        one is not None and one.white,
+        one is not None and one.centred,
+        places,
+        weights,
+        units,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """The points of one term of a direct sum, the longest of each input about 1.
+
+    ``rows``, ``fixed``, ``blocks``, ``stretch``, ``white`` and ``centred`` are as in ``PointSet``; ``rounding``,
+    ``equal`` and ``slack`` ``(B,)``; ``moved``: the coordinates are not those that were given.
+    """
+
+    rows: Tensor
+    fixed: Tensor
+    blocks: Sequence[slice] | None
+    rounding: Tensor
+    equal: Tensor
+    slack: Tensor
+    stretch: Tensor
+    white: bool
+    centred: bool
+    moved: bool
+
+
+def _term(reduction: Reduction, mask: Tensor | None) -> _Term:
+    cloud = reduction.cloud
+    eps, layout, matrix, origin = cloud.eps, cloud.layout, reduction.matrix, cloud.origin
     rows, fixed, noises, means, noisy = [], [], [], [], False
     stretches = []
     count = layout.padded_length if mask is None else mask.sum(-1).clamp_min(1)
@@ -205,37 +304,21 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
         else:
             fixed.append(y.reshape(y.shape[0], math.prod(y.shape[1:-1]), y.shape[-1]))
     points = torch.cat(rows, 2)
-    if reduction.axes is not None:
-        fixed.append(reduction.axes.expand(points.shape[0], -1, -1))
-    # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full(
-        (len(points), 1), 1.0 if noisy else MIN_RELATIVE_LENGTH, dtype=torch.float64, device=points.device
-    )
-    noise = torch.stack(noises).amax(0).unsqueeze(-1)
-    tolerance = rank_tolerance * torch.stack(means).amin(0).unsqueeze(-1)
-    rounding = (EQUAL_UNITS[1] if reduction.rounding is None else WHITE_UNITS) * noise
+    noise, mean = torch.stack(noises).amax(0), torch.stack(means).amin(0)
+    tolerance = cloud.tolerance * mean
+    white = reduction.rounding is not None
+    rounding = (WHITE_UNITS if white else EQUAL_UNITS[1]) * noise
     equal = torch.maximum(rounding, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
-    if reduction.rounding is not None:
-        slack = equal.clamp_min(EQUAL_WHITE)
-    none = points.new_zeros((points.shape[0], 0, points.shape[-1]))
-    colours = edges = None
-    relations = cloud.relations
-    if relations is not None and (relations.nodes or relations.edges):
-        colours, edges, _ = coloured(relations, layout, rtol, None, cloud.name)
-    return PointSet(
+    return _Term(
         points,
-        torch.cat([none, *fixed], 1),
+        torch.cat([points.new_zeros((points.shape[0], 0, points.shape[-1])), *fixed], 1),
         reduction.blocks,
-        soft,
-        equal,
-        slack,
         rounding,
-        colours,
-        edges,
-        mask,
-        rank_tolerance,
-        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise[:, 0]),
-        reduction.rounding is not None and len(cloud.inputs) == 1 and points.shape[2] == 1,
-        reduction.cloud.is_centred,
+        equal,
+        equal.clamp_min(EQUAL_WHITE) if white else slack,
+        torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise),
+        white and len(cloud.inputs) == 1 and points.shape[2] == 1,
+        cloud.is_centred,
+        noisy,
     )

@@ -30,10 +30,12 @@ from minframe.layout import Dense
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import TINY
 from minframe.linalg.rows import Precision, Rows
+from minframe.linalg.whiten import EQUAL_WHITE
 
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
 MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding
-STEP_OF_GAPS = 8.0  # from one size of gaps at which points are told apart to the next; see ``_separate_fully``
+MAX_STEPS_OF_GAPS = 12  # from ``EQUAL_WHITE`` to rounding in double precision
+STEP_OF_GAPS = 8.0  # from one size of gaps at which points are told apart to the next; see ``separate_fully``
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
 
 
@@ -60,17 +62,19 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sizes(points: PointSet) -> Tensor:
-    """Logarithms of the lengths of the first vectors, ``(B, n)``: rounding is relative to a length."""
-    return (torch.linalg.vector_norm(points.rows[..., 0, :], dim=-1) + points.soft).log()
+    """Logarithms of the lengths of the first vectors, ``(B, n, T)``: rounding is relative to a length."""
+    lengths = [torch.linalg.vector_norm(points.rows[..., :1, term], dim=-1) for term in points.terms]
+    return points.log_lengths(torch.stack(lengths, -1) + points.soft[..., None, None])
 
 
 def invariants(points: PointSet) -> Tensor:
     """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
     if points.blocks is None:
-        return real(points.rows.flatten(-2))
+        return real((points.rows * points.of_coordinates[:, None, None]).flatten(-2))
     directions, lengths = points.directions()
-    found = [lengths.log()]
-    for block in points.blocks:
+    found = [points.log_lengths(lengths)]
+    for block, weight in zip(points.blocks, points.units, strict=True):
+        unit = weight.view(-1, 1, 1, 1)
         y, fixed = directions[..., block], points.fixed[..., block].unsqueeze(1)
         rows = points.rows[..., block]
         squares = rows.abs().square().sum(-1, keepdim=True)
@@ -78,13 +82,14 @@ def invariants(points: PointSet) -> Tensor:
         flat = rows.flatten(1, 2)
         scatter = flat.mT @ flat.conj()
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
-        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
+        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1) * unit.squeeze(-1)
         if y.shape[-2] > 1:  # the diagonal is a function of the lengths
-            pairs, upper = _products(y, y), torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
+            pairs, upper = _products(y, y) * unit, torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
             found.append(real(pairs[..., upper[0], upper[1]]))
-        found += [real(_products(y, odd[:, None, None]).flatten(-2)), even.real if even.is_complex() else even]
+        along = _products(y, odd[:, None, None]) * unit
+        found += [real(along.flatten(-2)), even.real if even.is_complex() else even]
         if fixed.shape[-2]:
-            found.append(real(_products(y, fixed).flatten(-2)))
+            found.append(real((_products(y, fixed) * unit).flatten(-2)))
     if points.white and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
         found.append(_seclusion(points).unsqueeze(-1))
     return torch.cat(found, -1)
@@ -135,12 +140,12 @@ def coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     ordered = (points.rows * alone[..., None, None])[sample, order].flatten(1, 2)
     directions, _ = points.directions()
     found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
-    for block in points.blocks:
+    for block, weight in zip(points.blocks, points.units, strict=True):
         fixed = points.fixed[..., block]
         axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), MIN_AXIS_LENGTH)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
-        found.append(real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2)))
+        found.append(real((directions[..., block] @ (axes * weight[:, None, None]).unsqueeze(1)).flatten(-2)))
     return torch.cat(found, -1), complete
 
 
@@ -154,24 +159,27 @@ def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
         cells = new
     # Coordinates on all axes are not subject to any symmetry: together with lengths, they distinguish all points that
     # are not equal.
-    values = torch.cat([values, points.directions()[1].log()], -1)
-    cells = torch.where(complete.unsqueeze(-1), _separate_fully(values, cells, points), cells)
+    values = torch.cat([values, points.log_lengths(points.directions()[1])], -1)
+    cells = torch.where(complete.unsqueeze(-1), separate_fully(values, cells, points), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
     return cells, complete & _coincide(points, cells)
 
 
-def _separate_fully(values: Tensor, cells: Tensor, points: PointSet) -> Tensor:
-    """Cells cut at every gap above ``equal``, at large ones first.
+def separate_fully(values: Tensor, cells: Tensor, points: PointSet, reads: bool = True) -> Tensor:
+    """Cells cut at every gap above ``equal``, at large ones first; ``reads``: no more often than any sample needs.
 
     The first of the values that has a gap decides which of two points comes first. Of white rows ``equal`` is not the
     same for all observers, and ``slack`` is: a gap about as large as ``equal`` must not decide where another is clear.
     """
-    tolerance = torch.maximum(points.slack / STEP_OF_GAPS, points.equal)
-    cells = separate(values, cells, tolerance)
-    while not all_true(~(tolerance > points.equal)):
+    tolerance = torch.where(points.slack < EQUAL_WHITE, points.equal, points.slack / STEP_OF_GAPS)
+    tolerance = torch.maximum(tolerance, points.equal)
+    cells = separate(values, cells, tolerance, reads)
+    for _ in range(MAX_STEPS_OF_GAPS if reads or points.white else 0):
+        if all_true(~(tolerance > points.equal)):
+            break
         tolerance = torch.maximum(tolerance / STEP_OF_GAPS, points.equal)
-        cells = separate(values, cells, tolerance)
+        cells = separate(values, cells, tolerance, reads)
     return cells
 
 
@@ -228,7 +236,7 @@ def order_points(points: PointSet, backend: str) -> Ordering:
     none = torch.empty((0, n), dtype=torch.int64), torch.empty(0, dtype=torch.int64)
     order, todo = twins, torch.arange(b, device=device)
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:
-        cells = separate(sizes(points).unsqueeze(-1), torch.zeros_like(order), points.slack)
+        cells = separate(sizes(points), torch.zeros_like(order), points.slack)
         apart = is_discrete(cells)
         if bool(apart.all()):
             return Ordering(inverse(cells), None, *none)
@@ -257,23 +265,14 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     n = cells.shape[-1]
     tolerance = points.slack.unsqueeze(-1)
     directions, _ = points.directions()  # lengths are in the cells
-    places = points.places()
-    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
-    same = apart <= points.equal.unsqueeze(-1)
-    same &= cells.unsqueeze(-1) == cells.unsqueeze(-2)
-    if points.mask is not None:
-        same &= points.mask.unsqueeze(-1)
-    if points.edges is not None:  # edges may distinguish points that coincide
-        same.zero_()
-    same |= torch.eye(n, dtype=torch.bool, device=same.device)
     index = torch.arange(n, device=cells.device)
-    twins = _first_connected(same)
+    twins = _coincident(points, cells)
     number = torch.zeros_like(cells).scatter_add(-1, twins, torch.ones_like(cells)).gather(-1, twins)
     single = twins == index if points.mask is None else (twins == index) & points.mask
     channels = []
-    for block in points.blocks:
+    for block, weight in zip(points.blocks, points.units, strict=True):
         y = directions[..., block]
-        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y).flatten(-2)
+        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y * weight.view(-1, 1, 1, 1)).flatten(-2)
         channels += list(real(gram).unbind(-1))
     # All entries of one channel are clustered together; entries to be ignored are replaced by the smallest.
     pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
@@ -294,6 +293,31 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
         position = torch.where(points.mask, position, n)
     order = position.argsort(dim=-1, stable=True)
     return Ordering(order, twins, _with_twins(found.generators, found.owner, twins.cpu(), order.cpu()), found.owner)
+
+
+def _coincident(points: PointSet, cells: Tensor) -> Tensor:
+    """The first of the points of the same cell that coincide with each, ``(B, n)``.
+
+    They will be shown at their mean. Points are joined pair by pair, so that a chain of them may be longer than what is
+    equal; where one is, only points that differ by rounding are joined. The others are rows of their own, and the
+    comparison of poses decides whether they may change places.
+    """
+    n = cells.shape[-1]
+    here = torch.arange(n, device=cells.device).expand(cells.shape)
+    if points.edges is not None:  # edges may distinguish points that coincide
+        return here
+    places = points.places()
+    apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
+    alike = cells.unsqueeze(-1) == cells.unsqueeze(-2)
+    if points.mask is not None:
+        alike &= points.mask.unsqueeze(-1)
+    alone = torch.eye(n, dtype=torch.bool, device=cells.device)
+    twins = _first_connected(alike & (apart <= points.equal.unsqueeze(-1)) | alone)
+    close = _coincide(points, twins)
+    if all_true(close):
+        return twins
+    nearest = _first_connected(alike & (apart <= points.rounding.unsqueeze(-1)) | alone)
+    return torch.where(close.unsqueeze(-1), twins, nearest)
 
 
 def _first_connected(same: Tensor) -> Tensor:
@@ -328,8 +352,8 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
     equal = points.equal[there]
     many = rows.shape[1] ** 0.5
     thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
-    for block in points.blocks:
-        width = torch.linalg.svdvals(rows[..., block])
+    for block, weight in zip(points.blocks, points.units, strict=True):
+        width = torch.linalg.svdvals(rows[..., block]) * weight[there].unsqueeze(-1)
         thin |= ((width > equal / THIN_FACTOR) & (width < THIN_FACTOR * many * equal)).any(-1)
     return samples[thin.cpu()]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -207,7 +207,7 @@ class WeightedFrame(Frame):
             taken(self.elements.inverse),
             self.stabiliser.spread(lambda sample: sample[pick]),
             taken(self.elements.own_inverse),
-            None if columns is None else Columns(*(getattr(columns, f.name)[pick] for f in fields(columns))),
+            None if columns is None else columns.take(pick),
             self.chunk,
             self.samples,
             self._uniform,

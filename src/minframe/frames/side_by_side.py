@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from minframe.frame.weighted import WeightedFrame
-from minframe.linalg.blocks import BlockStabiliser, block_diagonal
+from minframe.linalg.blocks import BlockStabiliser, block_columns, block_diagonal
+from minframe.linalg.columns import Columns
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class Combined:
         inverse: its inverse.
         own_inverse: the matrices for the rows of the cloud itself.
         stabiliser: of all blocks.
+        own_columns: of all blocks.
+        rank_margin: ``(*batch,)``, the least of all blocks.
     """
 
     sample: Tensor
@@ -35,6 +38,8 @@ class Combined:
     inverse: Tensor
     own_inverse: Tensor
     stabiliser: BlockStabiliser
+    own_columns: Columns | None
+    rank_margin: Tensor
 
 
 def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int], fixed: bool = False) -> Combined:
@@ -55,17 +60,31 @@ def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int], fixed: bool =
     for part, pick in zip(parts, picks, strict=True):
         weight = weight * part.weights[pick]
 
-    def joined(name: str) -> Tensor:
+    def matrices(name: str) -> list[Tensor]:
         blocks = []
         for part, pick, d in zip(parts, picks, sizes, strict=True):
             block = getattr(part.elements, name)
             eye = torch.eye(d, dtype=torch.float64, device=sample.device).expand(len(sample), d, d)
             blocks.append(eye if block is None else block[pick])
-        return block_diagonal(blocks)
+        return blocks
+
+    columns = [
+        None if (own := part.elements.own_columns) is None else own.take(pick)
+        for part, pick in zip(parts, picks, strict=True)
+    ]
 
     stabilisers = [
         part.stabiliser.spread(lambda x, pick=pick: x[pick])  # type: ignore[misc]
         for part, pick in zip(parts, picks, strict=True)
     ]
-    matrices = joined("linear"), joined("inverse"), joined("own_inverse")
-    return Combined(sample, weight, *matrices, BlockStabiliser.of(stabilisers, sizes))
+    linear = matrices("linear")
+    return Combined(
+        sample,
+        weight,
+        block_diagonal(linear),
+        block_diagonal(matrices("inverse")),
+        block_diagonal(matrices("own_inverse")),
+        BlockStabiliser.of(stabilisers, sizes),
+        block_columns(columns, linear, [stabiliser.determined for stabiliser in stabilisers]),
+        torch.stack([part.margin for part in parts]).amin(0),
+    )

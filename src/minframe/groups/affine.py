@@ -86,8 +86,8 @@ class Translation(_Shifting):
             margin=lambda: shift.new_full(shift.shape[:-1], torch.inf),  # nothing discrete is decided
         )
 
-    def reduction(self, cloud: Cloud) -> Reduction:
-        return Reduction(cloud.centred(), None, None)
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
+        return [Reduction(cloud.centred(), None, None)]
 
 
 class Affine(_Shifting):
@@ -165,7 +165,7 @@ class Affine(_Shifting):
     def _frame_about_mean(self, cloud: Cloud) -> LinearFrame:
         return self.linear.frame_of(cloud.centred())
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         return self.linear.reduction(cloud.centred())
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,11 +15,12 @@ from minframe.cloud import Cloud, Input, Reduction
 from minframe.constants import beside, constant
 from minframe.dtypes import wide
 from minframe.frame import LinearFrame
+from minframe.frame.tied import for_tied
 from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import BatchVector, Dense, Layout
-from minframe.linalg.finite import FiniteStabiliser, orbit_scores, set_scores
-from minframe.linalg.grid import Matrices, grid_scores, moved_grid, tables, transformed
+from minframe.linalg.finite import FiniteStabiliser, distances, orbit_scores, set_scores
+from minframe.linalg.grid import Matrices, grid_distances, grid_scores, moved_grid, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import Type
 
@@ -40,6 +41,11 @@ class GridCloud(Cloud):
     @property
     def eps(self) -> float:
         return max(torch.finfo(x.dtype).eps for x in (*(x for x, _ in self.inputs), *self.grids))
+
+    def select(self, samples: Tensor) -> GridCloud:
+        lead = len(self.layout.batch_shape)
+        grids = [x.reshape(-1, *x.shape[lead:])[samples] for x in self.grids]
+        return replace(cast(GridCloud, Cloud.select(self, samples)), grids=grids)
 
 
 class Discrete(MatrixGroup):
@@ -196,6 +202,15 @@ class Discrete(MatrixGroup):
             raise ValueError(f"no element of {self} brings grids of the shapes {shapes} into ascending order together")
         return found, None if allowed is None or all(allowed) else beside(_as_tensor(allowed), found[0].values)
 
+    def _distances(self, cloud: Cloud, alive: Tensor, leader: Tensor) -> Tensor:
+        """``linalg.orbit.Distances``, the largest of all inputs."""
+        inputs = [x for x, _ in cloud.inputs]
+        found = [distances(x, cloud.layout, beside(self.matrices, x).mT, alive, leader) for x in inputs]
+        for x in getattr(cloud, "grids", ()):
+            inward = self.tables(x)[2]
+            found.append(grid_distances(_channels(x, cloud.layout, self.d), inward, alive, leader))
+        return torch.stack(found).amax(0)
+
     def tables(self, x: Tensor) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
         """The tables of ``linalg.grid`` for grids of the shape of ``x``."""
         return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
@@ -204,7 +219,7 @@ class Discrete(MatrixGroup):
         if cloud.longest is not False:
             raise ValueError(f"{self} has no frames that ignore the order of rows inside a direct sum")
         with torch.no_grad():
-            choice = choose(*self.scores(cloud))
+            choice = choose(*self.scores(cloud), for_tied(self._distances, cloud))
         return DiscreteFrame(self, cloud, choice)
 
     def shares(self, cloud: Cloud, sharpness: float = 16.0, unit: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -229,7 +244,7 @@ class Discrete(MatrixGroup):
         """The frame of one element for each sample of ``cloud``, given by its number ``(*batch,)``."""
         return DiscreteFrame(self, cloud, Choice.of(index, self.order))
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         raise ValueError(
             f"a direct sum with {self} cannot be multiplied with mf.S(): inner products of points do not tell what its "
             f"elements leave in place. mf.S() * {self}, without the sum, can be had"

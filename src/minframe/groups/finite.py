@@ -14,11 +14,12 @@ from minframe.constants import beside
 from minframe.dtypes import narrow, wide
 from minframe.frame import Frame
 from minframe.frame.size import Size, counted
+from minframe.frame.tied import for_tied
 from minframe.groups.base import Group
 from minframe.groups.representation import multiplication_table, polished, representation
 from minframe.layout import BatchVector, Dense, Layout, layout_of
 from minframe.linalg.action import multiply
-from minframe.linalg.finite import orbit_scores, set_scores
+from minframe.linalg.finite import distances, orbit_scores, set_scores
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
 from minframe.types import SCALAR, Type
 
@@ -205,12 +206,20 @@ class Finite(Group):
         check_finite(size.detach(), cloud.name)
         return Scores(values, size, cloud.tolerance)
 
+    def _distances(self, cloud: Cloud, alive: Tensor, leader: Tensor) -> Tensor:
+        """``linalg.orbit.Distances``, the largest of all inputs."""
+        found = [
+            distances(x, cloud.layout, self._inverses(kind, x), alive, leader, self._forms[kind.name])
+            for x, kind in cloud.inputs
+        ]
+        return torch.stack(found).amax(0)
+
     def _inverses(self, kind: Type, x: Tensor) -> Tensor:
         return beside(self._matrices[kind.name], x)[beside(self._inverse, x)]
 
     def frame_of(self, cloud: Cloud) -> FiniteFrame:
         with torch.no_grad():
-            choice = choose(self.scores(cloud))
+            choice = choose(self.scores(cloud), None, for_tied(self._distances, cloud))
         return FiniteFrame(self, cloud, choice)
 
     def shares(self, cloud: Cloud, sharpness: float = 16.0, unit: float = 0.0) -> tuple[Tensor, Tensor]:

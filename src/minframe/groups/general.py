@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -181,13 +182,13 @@ class GL(MatrixGroup):
             choice = choice_margin(white_rows, determined, unit * white.stretch)
             return torch.minimum(choice, white.margin)
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
             matrix = white.inverse * white.determined.unsqueeze(-1)
             rounding = self._rounding(cloud, rows, layout, white)
-        return Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding, rows=white.rows)
+        return [Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding, rows=white.rows)]
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """The factor of each axis that makes the determinant one, ``(*batch, d)``.

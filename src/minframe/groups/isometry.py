@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -164,15 +165,15 @@ class Isometry(MatrixGroup):
         """The frame of a cloud relative to the mean of its points."""
         return self.frame_of(cloud.centred()) if self.q else self._definite_frame(cloud, about_mean=True)
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         if not self.q:
-            return Reduction(cloud, None, [slice(0, self.d)])
+            return [Reduction(cloud, None, [slice(0, self.d)])]
         with torch.no_grad():
             rows, layout, _ = cloud.tame_rows()
             parts = split(rows, layout, cloud.precision, self.p, self.q)
             back = self.inverse(parts.matrix)
             back = back if parts.null is None else back @ parts.null.inward
-        return Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])
+        return [Reduction(cloud, back, [slice(0, self.p), slice(self.p, self.d)])]
 
     def _definite_frame(self, cloud: Cloud, about_mean: bool = False) -> LinearFrame:
         found: Oriented

@@ -66,8 +66,8 @@ class LinearGroup(_Coordinates):
         """The minimal frame that the inputs of a cloud determine together, rows taken in the order they have."""
 
     @abstractmethod
-    def reduction(self, cloud: Cloud) -> Reduction:
-        """The cloud in a form in which only compact groups still act; without derivatives."""
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
+        """The cloud in a form in which only compact groups still act, term by term; without derivatives."""
 
     def act(self, g: Tensor, x: Tensor, type: str = "point") -> Tensor:
         kind = self.type(type)

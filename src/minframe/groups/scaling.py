@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -92,12 +93,12 @@ class Scaled(MatrixGroup):
             tied=frame.tied,
         )
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         with torch.no_grad():
-            found = self.isometries.reduction(cloud)
+            (found,) = self.isometries.reduction(cloud)
             size, _ = cloud_size(cloud)
             eye = torch.eye(self.d, dtype=torch.float64, device=size.device)
-        return Reduction(found.cloud, eye / size[..., None, None], found.blocks)
+        return [Reduction(found.cloud, eye / size[..., None, None], found.blocks)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,10 @@ class Signs(MatrixGroup):
         return described(self, self.d)
 
     @property
+    def point_order_version(self) -> int:
+        return self.as_sum.point_order_version
+
+    @property
     def as_sum(self) -> Sum:
         """``O(1) + ... + O(1)``."""
         return Sum((O(1),) * self.d)
@@ -69,7 +74,7 @@ class Signs(MatrixGroup):
         frame.group = self
         return frame
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         return self.as_sum.reduction(cloud)
 
 
@@ -144,7 +149,7 @@ class SignedPermutations(MatrixGroup):
             margin=lambda: torch.minimum(signed.margin, _smallest_lead(columns, mask).view(lead)),
         )
 
-    def reduction(self, cloud: Cloud) -> Reduction:
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
         raise ValueError(
             f"mf.S() and {self} together would permute rows and columns alike, which has no frame here: use mf.Signs("
             f"{self.d}), or one of the two alone"

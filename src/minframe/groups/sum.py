@@ -18,7 +18,7 @@ from minframe.groups.base import default_atol
 from minframe.groups.linear import SUM_MAKERS, LinearGroup
 from minframe.groups.trivial import Trivial
 from minframe.linalg.action import product
-from minframe.linalg.blocks import BlockStabiliser, block_diagonal, slices_of
+from minframe.linalg.blocks import BlockStabiliser, block_columns, block_diagonal, slices_of
 from minframe.linalg.rows import CanonicalRows
 
 
@@ -62,7 +62,7 @@ class Sum(LinearGroup):
 
     @property
     def point_order_version(self) -> int:
-        return max(g.point_order_version for g in self.groups)
+        return 1 + max(g.point_order_version for g in self.groups)
 
     @property
     def blocks(self) -> list[slice]:
@@ -162,8 +162,9 @@ class Sum(LinearGroup):
         """The part of the cloud that each group acts on."""
 
         def seen(block: slice) -> Cloud:
-            origin = None if cloud.origin is None else cloud.origin[..., block]
-            return replace(cloud, inputs=[(x[..., block], kind) for x, kind in cloud.inputs], origin=origin)
+            origin, distance = (None if x is None else x[..., block] for x in (cloud.origin, cloud.distance))
+            inputs = [(x[..., block], kind) for x, kind in cloud.inputs]
+            return replace(cloud, inputs=inputs, origin=origin, distance=distance)
 
         return [seen(block) for block in self.blocks]
 
@@ -190,6 +191,11 @@ class Sum(LinearGroup):
             linear=joined([f.linear for f in frames]),
             inverse=joined([f.inverse for f in frames]),
             own_inverse=joined([f.own_inverse for f in frames]),
+            own_columns=block_columns(
+                [f.own_columns for f in frames],
+                [eye[..., s, s] if f.linear is None else f.linear for f, s in zip(frames, self.blocks, strict=True)],
+                [f.stabiliser.determined for f in frames],
+            ),
             stabiliser=stabiliser,
             cloud=replace(cloud, origin=shift),
             margin=lambda: torch.stack([f.margin for f in frames]).amin(0),
@@ -197,32 +203,9 @@ class Sum(LinearGroup):
             tied=torch.stack(tied).any(0) if tied else None,
         )
 
-    def reduction(self, cloud: Cloud) -> Reduction:
-        """Blocks of the groups. Inner products with fixed axes give the invariant coordinates."""
-        found = [g.reduction(part) for g, part in zip(self.groups, self.clouds(cloud), strict=True)]
-        origins = [r.cloud.origin for r in found]
-        origin = None if all(o is None for o in origins) else side_by_side(origins, self.groups)
-        first = cloud.inputs[0][0]
-        number = torch.complex128 if self.complex else torch.float64
-        eye = torch.eye(self.d, dtype=number, device=first.device)
-        matrix = None
-        if any(r.matrix is not None for r in found):
-            lead = cloud.layout.batch_shape
-            parts = [
-                eye[s, s].expand(*lead, -1, -1) if r.matrix is None else r.matrix
-                for r, s in zip(found, self.blocks, strict=True)
-            ]
-            matrix = block_diagonal(parts)
-        blocks, axes = [], []
-        for r, s in zip(found, self.blocks, strict=True):
-            if r.blocks is None:
-                blocks.append(s)
-                axes.append(eye[s])
-            else:
-                blocks += [slice(s.start + b.start, s.start + b.stop) for b in r.blocks]
-                if r.axes is not None:
-                    axes.append(torch.nn.functional.pad(r.axes, (s.start, self.d - s.stop)))
-        return Reduction(replace(cloud, origin=origin), matrix, blocks, torch.cat(axes) if axes else None)
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
+        terms = zip(self.groups, self.clouds(cloud), strict=True)
+        return [reduced for group, part in terms for reduced in group.reduction(part)]
 
 
 def direct_sum(*groups: LinearGroup) -> LinearGroup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,5 +67,5 @@ class Trivial(MatrixGroup):
             margin=lambda: torch.full(peak.shape, torch.inf, dtype=torch.float64, device=rows.device),
         )
 
-    def reduction(self, cloud: Cloud) -> Reduction:
-        return Reduction(cloud, None, None)
+    def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
+        return [Reduction(cloud, None, None)]

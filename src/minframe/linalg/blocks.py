@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from minframe.linalg.action import behind_batch
+from minframe.linalg.columns import Columns
 from minframe.linalg.stabiliser import IsometryStabiliser, Stabiliser
 from minframe.types import LINEAR_TYPES, Type
 
@@ -40,6 +41,36 @@ def block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
         rows.append(torch.nn.functional.pad(block, (start, total - start - k)))
         start += k
     return torch.cat(rows, -2)
+
+
+def block_columns(
+    parts: Sequence[Columns | None], matrices: Sequence[Tensor], determined: Sequence[Tensor]
+) -> Columns | None:
+    """The columns of a block-diagonal matrix; ``None`` if no part needs any.
+
+    ``matrices`` ``(*batch, k, k)`` and their columns that are ``determined`` ``(*batch, k)``. In the samples where one
+    part needs a substitution, all use it.
+    """
+    if all(part is None for part in parts):
+        return None
+    found, start = [], 0
+    for part, matrix, known in zip(parts, matrices, determined, strict=True):
+        here = torch.zeros(known.shape[:-1], dtype=torch.bool, device=known.device) if part is None else part.here
+        own = Columns.of(matrix, known, here)
+        own = own if part is None else part.where(here, own)
+        found.append(replace(own, place=own.place + start))
+        start += matrix.shape[-1]
+    one = [torch.eye(m.shape[-1], dtype=m.dtype, device=m.device).expand(m.shape) for m in matrices]
+    after = None
+    if any(own.after is not None for own in found):
+        after = block_diagonal([e if own.after is None else own.after for e, own in zip(one, found, strict=True)])
+    return Columns(
+        torch.stack([own.here for own in found]).any(0),
+        block_diagonal([own.adjoint for own in found]),
+        block_diagonal([own.triangle for own in found]),
+        torch.cat([own.place for own in found], -1),
+        after,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ on
   shorter than one of these by that factor or more, wherever they are;
 * the distance of ``l_i`` from the longest length allowed, for rows up to the chosen one and above the bar.
 
-If longest rows are requested, it depends on how far the others are from a tie with the longest. Tied rows have
-distance zero, whichever of them is taken; later steps depend on that choice and are not examined. A row that gives the
-same axis as the chosen one decides nothing. A change of the cloud by half a distance can be enough for a flip, as the
+If longest rows are requested, it depends on how far the others are from a tie with the longest, as samples with a tie
+follow another rule, whichever rows it is of. Tied rows have distance zero, whichever of them is taken, unless they give
+the same axis; later steps depend on that choice and are not examined. Otherwise a row that gives the same axis as the
+chosen one decides nothing. A change of the cloud by half a distance can be enough for a flip, as the
 row and the bar both move.
 """
 
@@ -70,12 +71,12 @@ def _choices(rows: Rows) -> _Choices:
         if layout.real is not None:
             other_axis = other_axis & layout.real
         if equal is not None:
-            gap = layout.spread(peak.sqrt()) - r2.sqrt()
-            distance = layout.amin(gap.masked_fill(~other_axis | here, torch.inf))
+            gap = (layout.spread(peak.sqrt()) - r2.sqrt()).masked_fill(here, torch.inf)
+            gap = gap if layout.real is None else gap.masked_fill(~layout.real, torch.inf)
             width = peak.sqrt() - (peak - equal * peak.sqrt()).clamp_min(0.0).sqrt()  # ``bar``, of lengths
-            tied = distance <= width
+            tied = layout.amin(gap.masked_fill(~other_axis, torch.inf)) <= width
             ties.append(tied)
-            distance = torch.where(tied, 0.0, distance - width)
+            distance = torch.where(tied, 0.0, (layout.amin(gap) - width).abs())
         else:
             distance = _to_bar(r2, peak, chosen, other_axis, first, rows.short if axis else None, layout)
         distances.append(distance)

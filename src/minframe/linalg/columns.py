@@ -63,13 +63,23 @@ class Columns:
         triangle = torch.where(kept.unsqueeze(-1) & kept.unsqueeze(-2), r, one)
         return Columns(here, (q * kept.unsqueeze(-2)).mH, triangle, order.argsort(-1), after)
 
+    def take(self, samples: Tensor) -> Columns:
+        """Those of some samples, numbered in a batch of one axis."""
+        after = None if self.after is None else self.after[samples]
+        return Columns(self.here[samples], self.adjoint[samples], self.triangle[samples], self.place[samples], after)
+
     def where(self, condition: Tensor, other: Columns) -> Columns:
         """These columns where the condition ``(*batch,)`` holds, and ``other`` elsewhere."""
+        none = self.after is None and other.after is None
         one = torch.eye(self.triangle.shape[-1], dtype=self.triangle.dtype, device=self.triangle.device)
-        mine = self.here, self.adjoint, self.triangle, self.place, one if self.after is None else self.after
-        theirs = other.here, other.adjoint, other.triangle, other.place, one if other.after is None else other.after
-        parts = (torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(mine, theirs, strict=True))
-        return Columns(*parts)
+        mine, theirs = (
+            (c.here, c.adjoint, c.triangle, c.place, one.expand_as(c.triangle) if c.after is None else c.after)
+            for c in (self, other)
+        )
+        here, adjoint, triangle, place, after = (
+            torch.where(behind_batch(condition, a, 0), a, b) for a, b in zip(mine, theirs, strict=True)
+        )
+        return Columns(here, adjoint, triangle, place, None if none else after)
 
     def replace(self, y: Tensor, x: Tensor, to_rows: Callable[[Tensor], Tensor]) -> Tensor:
         """Coordinates ``y`` of vectors ``x`` ``(*any, d)`` that a product gave, by substitution where it is needed."""

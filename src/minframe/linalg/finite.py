@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.constants import beside
 from minframe.dtypes import wide
 from minframe.layout import Layout, Ragged
@@ -38,6 +39,33 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
         m = w.flatten(-2).mT @ rows
         m = m.reshape(*m.shape[:-2], SCORE_COUNT, k, k)
     return m.flatten(-2) @ inverses.flatten(1).to(m).mT, layout.scatter(rows)
+
+
+def distances(
+    x: Tensor, layout: Layout, inverses: Tensor, alive: Tensor, leader: Tensor, form: Tensor | None = None
+) -> Tensor:
+    """How far the poses of ``x`` by elements ``alive`` ``(*batch, G)`` are from that by ``leader`` ``(*batch,)``.
+
+    Shape ``(*batch, G)``, relative to the size of ``x``; zero for elements that are alive nowhere. ``inverses`` ``(G,
+    k, k)`` are as in ``orbit_scores``, and ``form`` ``(k, k)`` is the invariant square. Differences of matrices come
+    before products: no digits cancel.
+    """
+    rows, layout = layout.join([wide(x.detach())])
+    inverses = inverses.to(rows)
+
+    def size(y: Tensor) -> Tensor:
+        squares = (y * (y if form is None else y @ form.to(y))).sum(-1, keepdim=True)
+        return layout.total(squares).squeeze(-1).clamp_min(0.0).sqrt()
+
+    unit = size(rows)
+    unit, none = torch.where(unit > 0, unit, 1.0), torch.zeros_like(unit)
+    found = []
+    for g, inverse in enumerate(inverses):
+        if all_true(~alive[..., g]):
+            found.append(none)
+        else:
+            found.append(size(multiply(rows, layout.for_rows(inverse - inverses[leader], rows))) / unit)
+    return torch.stack(found, -1)
 
 
 WAVE_COUNT = 4  # waves in the sum that scores a point

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from minframe.checks import all_true
 from minframe.constants import beside, constant
 from minframe.linalg.orbit import SCORE_COUNT, probes
 
@@ -73,6 +74,26 @@ def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
     return (flat @ moved.flatten(2).flatten(0, 1).mT).view(*flat.shape[:-1], SCORE_COUNT, -1), torch.linalg.vector_norm(
         flat, dim=-1
     )
+
+
+def grid_distances(x: Tensor, inward: Tensor, alive: Tensor, leader: Tensor) -> Tensor:
+    """``linalg.finite.distances`` for ``x`` ``(*batch, C, P)``."""
+    inward = beside(inward, x)
+    flat = x.detach().double()
+
+    def pose(g: Tensor) -> Tensor:
+        return flat.gather(-1, inward[g].unsqueeze(-2).expand(flat.shape))
+
+    first = pose(leader)
+    unit = torch.linalg.vector_norm(flat, dim=(-2, -1))
+    unit, none = torch.where(unit > 0, unit, 1.0), torch.zeros_like(unit)
+    found = []
+    for g in range(len(inward)):
+        if all_true(~alive[..., g]):
+            found.append(none)
+        else:
+            found.append(torch.linalg.vector_norm(pose(torch.full_like(leader, g)) - first, dim=(-2, -1)) / unit)
+    return torch.stack(found, -1)
 
 
 def moved_grid(x: Tensor, table: Tensor, weights: Tensor, first: Tensor, single: bool) -> Tensor:

@@ -158,7 +158,8 @@ class Smooth(Method):
         if blocks.shifts:
             cloud = replace(cloud, origin=side_by_side([part.cloud.origin for part in parts], blocks.groups))
         matrices = found.linear, found.inverse, found.stabiliser, found.own_inverse
-        return self._frame(group, cloud, Elements(found.sample, found.weight, *matrices))
+        elements = Elements(found.sample, found.weight, *matrices, found.own_columns, found.rank_margin)
+        return self._frame(group, cloud, elements)
 
     def _still(self, group: Trivial, cloud: Cloud) -> WeightedFrame:
         frame = group.frame_of(cloud)
