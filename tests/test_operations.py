@@ -221,7 +221,7 @@ def test_operations_where_each_is_a_launch(elsewhere: None, group: mf.Group, mos
         (mf.SU(3), (104, 110, 137)),
         (mf.GL(3), (416, 418, 534)),
         (mf.SL(3), (441, 443, 560)),
-        (mf.Aff(3), (419, 433, 550)),
+        (mf.Aff(3), (421, 436, 553)),
         (mf.Octahedral(), (99, 106, 116)),
     ],
     ids=str,
@@ -278,10 +278,10 @@ def test_operations_of_a_lorentz_frame_where_each_is_a_launch(
     assert not found.waits
 
 
-@pytest.mark.parametrize("group", [mf.Lorentz(), mf.O(2, 2), mf.U(2, 2)], ids=str)
-def test_operations_of_indefinite_groups_without_reading(elsewhere: None, group: mf.Group) -> None:
+@pytest.mark.parametrize(("group", "most"), [(mf.Lorentz(), 2410), (mf.O(2, 2), 2210), (mf.U(2, 2), 2550)], ids=str)
+def test_operations_of_indefinite_groups_without_reading(elsewhere: None, group: mf.Group, most: int) -> None:
     """All cases, for all samples."""
-    assert (found := operations(group).kernels).total() <= 2260, found
+    assert (found := operations(group).kernels).total() <= most, found
 
 
 def test_cases_are_left_out_where_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

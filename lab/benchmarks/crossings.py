@@ -29,7 +29,7 @@ AT_MOST = {
     "E(3) masked": 41,
     "E(3) batch vector": 53,
     "E(3) unordered": 36,
-    "S() * O(3)": 56,
+    "S() * O(3)": 63,
     "S() sparse graph": 43,
 }
 

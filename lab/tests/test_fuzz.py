@@ -17,8 +17,7 @@ from minframe.frame import components, invariant, point_set, poses
 from minframe.frame.components import Components
 from minframe.frame.point_set import PointSet
 from minframe.frame.points import Ordering
-from minframe.groups import isometry
-from minframe.linalg import eigen, native, qr
+from minframe.linalg import eigen, loops, native, qr
 from minframe.linalg.rows import PivotedQR, Rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -178,16 +177,16 @@ def test_a_bar_for_thin_axes_that_is_too_high_is_found(group: str, monkeypatch: 
 def test_a_wrong_sign_at_the_last_rank_but_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     run = functools.partial(reported, "few-rows", 0, "SO(3)")
     assert not run().failed
-    decompose = isometry.pivoted_qr
+    decompose = loops._decomposed
 
-    def flipped(rows: Rows, special: bool) -> PivotedQR:
-        found = decompose(rows, special)
+    def flipped(by: loops.Loops, rows: Rows, special: bool) -> PivotedQR:
+        found = decompose(by, rows, special)
         short = found.determined.sum(-1) == found.determined.shape[-1] - 1
         found.basis = found.basis.clone()
         found.basis[short & special, :, -1] *= -1
         return found
 
-    monkeypatch.setattr(isometry, "pivoted_qr", flipped)
+    monkeypatch.setattr(loops, "_decomposed", flipped)
     assert run().failed
 
 

@@ -146,7 +146,7 @@ class PointSet:
     @property
     def of_coordinates(self) -> Tensor:
         """The weight of each coordinate, ``(B, d)``."""
-        each = zip(self.weights.split(1, -1), self.terms, strict=True)
+        each = zip(torch.split(self.weights, 1, -1), self.terms, strict=True)
         return torch.cat([weight.expand(-1, term.stop - term.start) for weight, term in each], -1)
 
     def directions(self) -> tuple[Tensor, Tensor]:
@@ -188,7 +188,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     each = torch.stack([t.equal for t in terms], -1)
     weights = each.amin(-1, keepdim=True) / each
     points, fixed = torch.cat([t.rows for t in terms], -1), torch.cat([t.fixed for t in terms], -1)
-    places = slices_of([t.rows.shape[-1] for t in terms])
+    places = slices_of([t.rows.shape[-1] for t in terms]) if len(terms) > 1 else [slice(0, points.shape[-1])]
     blocks: list[slice] | None = None
     units: list[Tensor] = []
     if any(t.blocks is not None for t in terms):

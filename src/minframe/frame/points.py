@@ -296,28 +296,17 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
 
 
 def _coincident(points: PointSet, cells: Tensor) -> Tensor:
-    """The first of the points of the same cell that coincide with each, ``(B, n)``.
-
-    They will be shown at their mean. Points are joined pair by pair, so that a chain of them may be longer than what is
-    equal; where one is, only points that differ by rounding are joined. The others are rows of their own, and the
-    comparison of poses decides whether they may change places.
-    """
+    """The first of the points of a cell that coincide with each, ``(B, n)``. They will be shown at their mean."""
     n = cells.shape[-1]
     here = torch.arange(n, device=cells.device).expand(cells.shape)
     if points.edges is not None:  # edges may distinguish points that coincide
         return here
     places = points.places()
     apart = torch.linalg.vector_norm(places.unsqueeze(1) - places.unsqueeze(2), dim=-1)
-    alike = cells.unsqueeze(-1) == cells.unsqueeze(-2)
+    same = (apart <= points.equal.unsqueeze(-1)) & (cells.unsqueeze(-1) == cells.unsqueeze(-2))
     if points.mask is not None:
-        alike &= points.mask.unsqueeze(-1)
-    alone = torch.eye(n, dtype=torch.bool, device=cells.device)
-    twins = _first_connected(alike & (apart <= points.equal.unsqueeze(-1)) | alone)
-    close = _coincide(points, twins)
-    if all_true(close):
-        return twins
-    nearest = _first_connected(alike & (apart <= points.rounding.unsqueeze(-1)) | alone)
-    return torch.where(close.unsqueeze(-1), twins, nearest)
+        same &= points.mask.unsqueeze(-1)
+    return _first_connected(same | torch.eye(n, dtype=torch.bool, device=cells.device))
 
 
 def _first_connected(same: Tensor) -> Tensor:

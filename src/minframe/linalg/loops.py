@@ -71,7 +71,10 @@ def mean(rows: Tensor, layout: Layout) -> Tensor:
 
 def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     """See ``Loops``."""
-    loops = loops_for(rows.values, rows.layout)
+    return _decomposed(loops_for(rows.values, rows.layout), rows, special)
+
+
+def _decomposed(loops: Loops, rows: Rows, special: bool) -> PivotedQR:
     if loops is qr and launches(rows.values) and few.serves(rows):
         return few.pivoted_qr(rows, special)
     return loops.pivoted_qr(rows, special)
@@ -97,11 +100,12 @@ def oriented(rows: Rows, special: bool, about_mean: bool = False) -> tuple[Orien
 
     ``about_mean``: of rows that have no origin, which becomes their mean.
     """
-    if loops_for(rows.values, rows.layout) is operators and orientation.serves(rows):
+    loops = loops_for(rows.values, rows.layout)
+    if loops is operators and orientation.serves(rows):
         return orientation.oriented(rows, special, about_mean)
     if about_mean:
-        rows.origin = mean(rows.values, rows.layout)
-    return pivoted_qr(rows, special), rows.origin
+        rows.origin = loops.mean(rows.values, rows.layout)
+    return _decomposed(loops, rows, special), rows.origin
 
 
 operators.DECOMPOSE.append(unchecked_qr)

@@ -65,7 +65,8 @@ def _hyperbolic(axis: Tensor, same: Tensor, k: int) -> Tensor:
     """``axis`` ``(*batch, d)`` with its part in ``same`` so long that the difference of the squared lengths is 1."""
     part, other = axis * same, axis * (1 - same)
     length = torch.linalg.vector_norm(part, dim=-1, keepdim=True)
-    unit = torch.where(length > 0, part / torch.where(length > 0, length, 1.0), torch.eye(axis.shape[-1])[k].to(axis))
+    unit = torch.eye(axis.shape[-1], dtype=axis.dtype, device=axis.device)[k]
+    unit = torch.where(length > 0, part / torch.where(length > 0, length, 1.0), unit)
     return other + unit * (1 + other.abs().square().sum(-1, keepdim=True)).sqrt()
 
 
