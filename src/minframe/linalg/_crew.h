@@ -81,7 +81,8 @@ typedef struct {
 } Crew;
 
 /* A helper that has done its work looks for more for a while, in a seat that others can see, as starting a thread may
-   take as long as a small loop; it does not give way, for the same reason. After a fork seats are taken by nobody: whoever is offered work there never comes. */
+   take as long as a small loop; it does not give way, for the same reason. After a fork seats are taken by nobody: whoever
+   is offered work there never comes. */
 enum { FREE, WAITING, BUSY, CALLED };
 #define LINGER_NANOSECONDS 500000
 
