@@ -226,6 +226,7 @@ def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
 @pytest.mark.slow
 def test_compiles_with_what_is_known_beforehand() -> None:
     """The number of samples of a batch vector, and of poses of smooth frames: no shape depends on the data."""
+    torch.compiler.reset()  # of the graphs of one function, those of earlier tests count towards the limit
     x, batch = torch.randn(9, 3, dtype=torch.float64), torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
     model = mf.Equivariant(mlp(), mf.E(3), batch="batch", batch_size="batch_size")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

@@ -209,7 +209,7 @@ class Finite(Group):
     def _distances(self, cloud: Cloud, alive: Tensor, leader: Tensor) -> Tensor:
         """``linalg.orbit.Distances``, the largest of all inputs."""
         found = [
-            distances(x, cloud.layout, self._inverses(kind, x), alive, leader, self._forms[kind.name])
+            distances(x, cloud.layout, self._inverses(kind, x), alive, leader, beside(self._forms[kind.name], x))
             for x, kind in cloud.inputs
         ]
         return torch.stack(found).amax(0)
