@@ -221,14 +221,26 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
     return out
 
 
-def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1) -> Tensor:
-    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative: see ``loops.to_rest``."""
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1, momentum: Tensor | None = None) -> Tensor:
+    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative, and ``momentum``: see
+    ``loops.to_rest``.
+    """
     where, kept = _numbers(rows, layout)
     d = rows.shape[-1]
     packed = matrix.to(rows.dtype).resolve_conj().contiguous()
     assert packed.shape == (*layout.batch_shape, d, d)
     out = rows.new_empty(rows.shape)
+    there = _packed(momentum, packed.shape[:-2].numel())
     assert products is not None
-    products.multiply(where, _address(packed), _address(out), time, _threads(rows))
+    products.multiply(where, _address(packed), _address(out), time, _address(there), _threads(rows))
     del kept
     return out
+
+
+def time_axis(s: Tensor, time: int) -> Tensor | None:
+    """See ``eigen.time_axis``; for real numbers in double precision."""
+    packed, d = s.contiguous(), s.shape[-1]
+    out = s.new_empty(s.shape[:-1])
+    assert products is not None
+    found = products.time_axes(packed.data_ptr(), math.prod(s.shape[:-2]), d, time, out.data_ptr())
+    return out if found else None
