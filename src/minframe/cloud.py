@@ -217,19 +217,20 @@ class Cloud:
         """Rounding of the coordinates, as they were given."""
         if self.rounding is not None:
             return self.rounding
+        if len(self.inputs) == 1:  # without a loop, which tiny clouds notice
+            return torch.finfo(self.inputs[0][0].dtype).eps
         return max(torch.finfo(x.dtype).eps for x, _ in self.inputs)
 
     @property
     def tolerance(self) -> float:
         """Lengths below this part of the longest row are rounding; see ``linalg.qr``."""
-        eps = self.eps
-        return max(eps**0.75, 8 * eps)
+        return _tolerance(self.eps)
 
     @property
     def precision(self) -> Precision:
         """The precision of the rows, relative to the origin."""
         eps = self.eps
-        return Precision(eps, self.tolerance, 8 * eps * self.offset(), self.name)
+        return Precision(eps, _tolerance(eps), 8 * eps * self.offset(), self.name)
 
     @property
     def is_centred(self) -> bool:
@@ -273,7 +274,8 @@ class Cloud:
         vectors given with them, and the position of other points has no effect. Only an input that is mostly rounding
         is made so short that rows of others carry the axes if possible.
         """
-        eps, tolerance = self.eps, self.tolerance
+        eps = self.eps
+        tolerance = _tolerance(eps)
         rows, layout = self.layout.join([x.detach() for x, _ in self.inputs])
         origin = None if self.origin is None else self.origin.detach()
         if len(self.inputs) == 1:
@@ -303,6 +305,10 @@ class Cloud:
         precision = Precision(eps, tolerance, tolerance, self.name)
         row_floor = torch.cat(noise, -1)
         return Rows(planes.movedim(0, -1), layout, precision, longest=self.longest, row_floor=row_floor)
+
+
+def _tolerance(eps: float) -> float:
+    return max(eps**0.75, 8 * eps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from minframe.cloud import Input
 from minframe.frame.components import _at_rest
 from minframe.layout import Dense, Ragged
 from minframe.linalg import native
+from minframe.linalg.eigen import time_axis
 from minframe.linalg.loops import loops_for, multiply, pivoted_qr, scatter, to_rest
 from minframe.linalg.qr import floor_of, tie_width
 from minframe.linalg.rows import Rows
@@ -293,9 +294,35 @@ def test_products_are_brought_to_rest(time: int, masked: bool) -> None:
     alone = to_rest(x[1:], Dense((1, 5), 70, None if mask is None else mask[1:]), matrix[1:], time)
     assert alone is not None
     assert torch.equal(alone, found[1:])
+    momentum = torch.rand(2, 5) > 0.5
+    some = to_rest(x, layout, matrix, time, momentum)
+    assert some is not None
+    assert torch.equal(some[momentum], found[momentum])
+    assert torch.equal(some[~momentum], multiply(x, layout, matrix)[~momentum])
     with native.disabled():
         assert to_rest(x, layout, matrix, time) is None
     assert to_rest(x.cfloat(), layout, matrix.cfloat(), time) is None
+
+
+@pytest.mark.parametrize("time", [0, -1])
+@pytest.mark.parametrize("d", [2, 3, 4, 7])
+def test_time_axes_agree(d: int, time: int) -> None:
+    """Found one by one: none depends on other samples."""
+    x = torch.randn(3, 50, 40, d, dtype=torch.float64) * torch.linspace(0.3, 2, d, dtype=torch.float64)
+    x[..., time] += 1
+    s = x.mT @ x
+    found, other = both(lambda: time_axis(s, time % d))
+    assert found is not None
+    assert other is not None
+    torch.testing.assert_close(found, other, rtol=1e-13, atol=1e-14)
+    eta = torch.full((d,), -1.0, dtype=torch.float64)
+    eta[time] = 1
+    torch.testing.assert_close((found.square() * eta).sum(-1), torch.ones(3, 50, dtype=torch.float64))
+    alone = time_axis(s[1, 7:8], time % d)
+    assert alone is not None
+    assert torch.equal(alone, found[1, 7:8])
+    s[2, 3] = torch.nan
+    assert time_axis(s, time % d) is None
 
 
 def test_the_norm_of_all_rows() -> None:

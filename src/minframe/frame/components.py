@@ -184,14 +184,13 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
         t = t @ smooth(rows, layout, parts, p, q)
     back = group.inverse(t) if parts.null is None else group.inverse(t) @ parts.null.inward
     time = 0 if p == 1 else p
-    everywhere = parts.momentum is not None and parts.axes is None  # all samples have the total momentum
-    y = loops.to_rest(rows, layout, back, time) if everywhere else None
-    if y is None:
-        y = loops.multiply(rows, layout, back)
-        if (columns := _span_columns(parts, t)) is not None:
-            y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
-        if parts.momentum is not None:
-            y = _at_rest(y, layout, None if everywhere else parts.momentum, time)
+    momentum = None if parts.axes is None else parts.momentum  # of which samples; all have it where axes are not known
+    at_rest = None if parts.momentum is None else loops.to_rest(rows, layout, back, time, momentum)
+    y = loops.multiply(rows, layout, back) if at_rest is None else at_rest
+    if (columns := _span_columns(parts, t)) is not None:  # only where the momentum was not taken
+        y = columns.replace(y, rows, lambda sample: layout.for_rows(sample, rows))
+    if parts.momentum is not None and at_rest is None:
+        y = _at_rest(y, layout, momentum, time)
     short = None
     if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
         short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]

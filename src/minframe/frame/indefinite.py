@@ -92,7 +92,7 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
     both = [_time_axis(group, found, a) if a.start == time else _axes(found, a, time) for a in blocks]
     determined = torch.cat([axes.known for axes in both], -1)
     coordinates = [axes.coordinates for axes in both]
-    linear = torch.cat([found.matrix[..., a] @ axes.basis for a, axes in zip(blocks, both, strict=True)], -1)
+    linear = torch.cat([_product(found.matrix[..., a], axes.basis) for a, axes in zip(blocks, both, strict=True)], -1)
     turned = None if null is None else _block_diagonal(both[0].basis, both[1].basis)
     if group.special:
         phases = _phases(group, group.determinant(linear), both[0].known)
@@ -132,6 +132,11 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         margin=lambda: _margin(found, [(a, axes.known) for a, axes in zip(blocks, both, strict=True)], time),
         tied=torch.stack(ties).any(0) if ties else None,
     )
+
+
+def _product(columns: Tensor, basis: Tensor) -> Tensor:
+    """``columns @ basis``; of one column a product of numbers, several times as fast."""
+    return columns * basis if basis.shape[-1] == 1 else columns @ basis
 
 
 def _blocks(group: PreservesForm) -> tuple[slice, slice]:

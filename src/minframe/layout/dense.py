@@ -50,9 +50,10 @@ class Dense:
 
     def join(self, parts: Sequence[Tensor]) -> tuple[Tensor, Dense]:
         """The rows of several typed tensors as one cloud, with the layout of that cloud."""
+        if len(parts) == 1:
+            only, real = self.flatten(parts[0])
+            return only, Dense(self.batch_shape, only.shape[-2], real)
         rows, masks = zip(*(self.flatten(x) for x in parts), strict=True)
-        if len(rows) == 1:
-            return rows[0], Dense(self.batch_shape, rows[0].shape[-2], masks[0])
         mask = None
         if any(m is not None for m in masks):
             whole = (torch.ones(r.shape[:-1], dtype=torch.bool, device=r.device) for r in rows)

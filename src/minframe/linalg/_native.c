@@ -431,10 +431,12 @@ static void write_basis(const Sample *s)
 {
     const int64_t d = s->job->x.d, parts = s->job->x.parts;
     double *basis = s->job->basis + s->b * d * d * parts;
-    const double *identity = s->planes + padded(s->n);
-    for (int64_t i = 0; i < d; i++)
-        for (int64_t m = 0; m < d * parts; m++)
-            basis[i * d * parts + m] = (m % parts ? -1 : 1) * identity[m * s->stride + i] + s->poison;
+    const double *plane = s->planes + padded(s->n);
+    for (int64_t m = 0; m < d * parts; m++, plane += s->stride) {
+        double sign = parts == 2 && m & 1 ? -1 : 1;
+        for (int64_t i = 0; i < d; i++)
+            basis[i * d * parts + m] = sign * plane[i] + s->poison;
+    }
 }
 
 /* A sample with numbers that are not finite: nothing is known. */

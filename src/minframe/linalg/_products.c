@@ -1,14 +1,17 @@
-/* Sums and products of rows with matrices, one for each sample: `layout.scatter` and `action.multiply`, compiled.
+/* Sums and products of rows with matrices, one for each sample: `layout.scatter` and `action.multiply`, compiled. And
+   an eigenvector of such sums.
 
    Tensors come as the addresses of contiguous float64 (or complex128) numbers, unless stated otherwise. */
 
 #include "_samples.h"
+#include "_time_axis.h"
 
 typedef struct {
     Rows x;
     const double *matrix; /* of `multiply`, (samples, d, d) */
     address result;
     long long time; /* the axis of the total momentum of real rows, see `to_rest`; -1: it is of no interest */
+    const uint8_t *momentum; /* the samples in which it is that; NULL: all */
     double *scratch; /* of each thread, `scratch_size` numbers */
     int64_t scratch_size;
 } Job;
@@ -192,7 +195,7 @@ static void serve_product(void *argument, Crew *crew, int64_t b, int member)
     else
         for (int64_t k = 0; k < portions_of(s.n); k++)
             portion_of_product(&s, k, member);
-    if (job->time >= 0)
+    if (job->time >= 0 && (!job->momentum || job->momentum[b]))
         to_rest(&s);
 }
 
@@ -225,17 +228,39 @@ static PyObject *scatter(PyObject *self, PyObject *args)
 static PyObject *multiply(PyObject *self, PyObject *args)
 {
     Job job = {.matrix = NULL};
-    address matrix;
+    address matrix, momentum;
     int threads;
-    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKLi", ROWS_FIELDS(job.x), &matrix, &job.result, &job.time, &threads))
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKLKi", ROWS_FIELDS(job.x), &matrix, &job.result, &job.time, &momentum,
+                          &threads))
         return NULL;
     job.matrix = POINTER(const double, matrix);
+    job.momentum = POINTER(const uint8_t, momentum);
     return run(&job, serve_product, threads);
+}
+
+/* The time-like eigenvectors of real sums `s`, (samples, d, d); False if some are not found. */
+static PyObject *time_axes(PyObject *self, PyObject *args)
+{
+    address s, result;
+    Py_ssize_t samples, d, time;
+    if (!PyArg_ParseTuple(args, "KnnnK", &s, &samples, &d, &time, &result))
+        return NULL;
+    double *scratch = PyMem_Malloc(d * d * sizeof(double));
+    if (!scratch)
+        return PyErr_NoMemory();
+    int found = 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t b = 0; b < samples && found; b++)
+        found = find_time_axis(POINTER(const double, s) + b * d * d, d, time, scratch, POINTER(double, result) + b * d);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(scratch);
+    return PyBool_FromLong(found);
 }
 
 static PyMethodDef methods[] = {
     {"scatter", scatter, METH_VARARGS, "The sum of x x^* over the rows of each sample."},
     {"multiply", multiply, METH_VARARGS, "The rows of each sample times a matrix, at rest if asked for."},
+    {"time_axes", time_axes, METH_VARARGS, "The time-like eigenvectors of sums."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -47,8 +47,10 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
+from minframe.linalg import native
 from minframe.linalg.action import behind_batch
 from minframe.linalg.jacobi import orthogonal_columns
+from minframe.linalg.loops import is_native
 from minframe.linalg.null import first_axes
 from minframe.linalg.qr import TINY
 from minframe.linalg.solvers import may_wait
@@ -264,6 +266,8 @@ def smallest(v: Tensor, eta: Tensor) -> Tensor:
 
 def time_axis(s: Tensor, time: int) -> Tensor | None:
     """The time-like unit eigenvector of ``S eta``, ``(*batch, d)``; ``None`` if a few steps do not find it."""
+    if s.dtype == torch.float64 and is_native(s):
+        return native.time_axis(s, time)
     space = slice(1, None) if time == 0 else slice(0, time)
     a, b, c = s[..., time, time].real, s[..., space, time], s[..., space, space]
     one = torch.eye(b.shape[-1], dtype=s.dtype, device=s.device)

@@ -17,7 +17,7 @@ def signs(p: int, q: int, device: torch.device) -> Tensor:
 
 def adjoint(matrix: Tensor, eta: Tensor) -> Tensor:
     """``eta matrix^* eta``, which is the inverse of an isometry."""
-    return eta.unsqueeze(-1) * matrix.mH * eta
+    return matrix.mH * (eta.unsqueeze(-1) * eta)
 
 
 def boost_to(axis: Tensor, p: int, q: int) -> Tensor:

@@ -52,6 +52,8 @@ class Loops(Protocol):
 
 def loops_for(x: Tensor, layout: Layout) -> Loops:
     """The implementation for rows ``x``; the choice is made here alone."""
+    if gpu.kernels is None and is_native(x):  # asked for first, for tiny clouds
+        return native
     if (is_compiling() or is_transformed(x)) and (x.is_cpu or gpu.kernels is not None):
         return operators  # on other devices, compilers make few kernels of PyTorch's loops
     if gpu.kernels is not None and gpu.serves(x) and isinstance(layout, Dense):
@@ -138,14 +140,15 @@ def multiply(rows: Tensor, layout: Layout, matrix: Tensor) -> Tensor:
     return action.multiply(rows, layout.for_rows(matrix, rows))
 
 
-def to_rest(rows: Tensor, layout: Layout, matrix: Tensor, time: int) -> Tensor | None:
+def to_rest(rows: Tensor, layout: Layout, matrix: Tensor, time: int, momentum: Tensor | None = None) -> Tensor | None:
     """``multiply`` by boosts to the rest frame, and what is left of the total across the axis ``time`` taken away.
 
-    ``None``: there is no compiled loop for it, and the total has to be taken away afterwards.
+    ``momentum`` ``(*batch,)``: the samples in which it is taken away; ``None``: all. What is returned is ``None`` where
+    there is no compiled loop for it, and it has to be taken away afterwards.
     """
     small = isinstance(layout, Dense) and layout.padded_length <= native.MAX_SUM
     compiled = small and rows.dtype == torch.float64 and is_plain(matrix) and loops_for(rows, layout) is native
-    return native.multiply(rows, layout, matrix, time) if compiled else None
+    return native.multiply(rows, layout, matrix, time, momentum) if compiled else None
 
 
 def soft_poses(rows: Tensor, layout: Layout, rule: Rule, rounding: float, reach: Tensor | None) -> Poses:

@@ -70,7 +70,7 @@ def _numbers(rows: Tensor, layout: Layout) -> tuple[tuple[Any, ...], Sequence[Te
         x = x if x.ndim == 3 else x.reshape(math.prod(x.shape[:-2]), n, d)
         samples = x.shape[0]
         mask = _packed(layout.mask, samples * n)
-        steps = [parts * step for step in x.stride()]
+        steps = x.stride() if parts == 1 else [parts * step for step in x.stride()]
         return ((x.data_ptr(), *kind, *steps), (samples, n, d), (_address(mask), 0, 0, 0)), (x, mask)
     segments = layout.segments()
     lists = [None if t is None else t.contiguous() for t in (segments.order, segments.starts, segments.sizes)]
@@ -187,7 +187,7 @@ def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, 
     # Lengths that differ by less than half of ``width``, a part of the longest, are equal; 0 if any long row will do.
     width = 0.0 if longest is False else 2 * tie(precision.tolerance)
     rule = FRACTION, *(precision.of_rank or (precision.tolerance, 0.0)), width, MIN_LENGTH, TINY
-    number = torch.promote_types(values.dtype, torch.float64)
+    number = torch.complex128 if values.is_complex() else torch.float64
     spare = rows.spare and values.is_contiguous()  # a sample is written when all of it was read
     pose = values if spare else values.new_empty(values.shape)
     basis = values.new_empty((*batch, d, d), dtype=number)
@@ -199,7 +199,8 @@ def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, 
     assert library is not None
     found: int = library.pivoted_qr(
         *(where, at(origin), at(floor), noise, constant, at(short), at(row_floor), at(some), rule, special),
-        *(at(pose), at(basis), at(positions), at(peaks), at(determined), at(several), white, _threads(values)),
+        *(pose.data_ptr(), basis.data_ptr(), positions.data_ptr(), peaks.data_ptr(), determined.data_ptr()),
+        *(at(several), white, _threads(values)),
     )
     del kept
     tied = None
@@ -221,14 +222,26 @@ def scatter(rows: Tensor, layout: Layout) -> Tensor:
     return out
 
 
-def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1) -> Tensor:
-    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative: see ``loops.to_rest``."""
+def multiply(rows: Tensor, layout: Layout, matrix: Tensor, time: int = -1, momentum: Tensor | None = None) -> Tensor:
+    """See ``loops.multiply``; for numbers in double precision. ``time``, not negative, and ``momentum``: see
+    ``loops.to_rest``.
+    """
     where, kept = _numbers(rows, layout)
     d = rows.shape[-1]
     packed = matrix.to(rows.dtype).resolve_conj().contiguous()
     assert packed.shape == (*layout.batch_shape, d, d)
     out = rows.new_empty(rows.shape)
+    there = _packed(momentum, packed.shape[:-2].numel())
     assert products is not None
-    products.multiply(where, _address(packed), _address(out), time, _threads(rows))
+    products.multiply(where, _address(packed), _address(out), time, _address(there), _threads(rows))
     del kept
     return out
+
+
+def time_axis(s: Tensor, time: int) -> Tensor | None:
+    """See ``eigen.time_axis``; for real numbers in double precision."""
+    packed, d = s.contiguous(), s.shape[-1]
+    out = s.new_empty(s.shape[:-1])
+    assert products is not None
+    found = products.time_axes(packed.data_ptr(), math.prod(s.shape[:-2]), d, time, out.data_ptr())
+    return out if found else None
