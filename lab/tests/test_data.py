@@ -23,7 +23,7 @@ from minframe_lab.data import parts, plain
 from minframe_lab.data.app import app
 from minframe_lab.data.jets import events, tables
 from minframe_lab.data.jets.make import Jets
-from minframe_lab.data.slabs import build, potentials, store
+from minframe_lab.data.slabs import build, potentials, references, store
 from minframe_lab.data.slabs import make as slab_maker
 
 h5py = pytest.importorskip("h5py")
@@ -400,9 +400,35 @@ class TestSlabs:
         sizes = {len(build.build("train", np.random.default_rng(k), harder.sizes)[0]) for k in range(20)}
         assert max(sizes) <= 2 * 2 * build.LAYERS + build.MOST_ADSORBATES
 
+    def test_energies_count_from_crystals_and_molecules(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from ase.calculators.emt import EMT
+        from ase.data import chemical_symbols
+
+        found = references.references(("Cu", "Pt"), EMT())
+        assert list(found) == ["Cu", "Pt", "H", "C", "N", "O"]
+        assert max(abs(found[metal]) for metal in ("Cu", "Pt")) < 0.01  # where this potential counts from itself
+        assert 2 * found["H"] + found["O"] == pytest.approx(_emt_energy("H2O"), abs=1e-3)
+        assert found["C"] + found["O"] == pytest.approx(_emt_energy("CO"), abs=1e-3)
+        assert build.counted_from("emt") == {}
+        free = build.relax("train", "emt", 3)
+        symbols = [chemical_symbols[number] for number in free.numbers]
+        monkeypatch.setattr(build, "counted_from", lambda _: dict.fromkeys(symbols, 2.0))
+        assert build.relax("train", "emt", 3).energy == pytest.approx(free.energy - 2 * len(symbols))
+
     def test_unknown_potential(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no potential"):
             slab_maker.make(slab_maker.Wanted(potential="dft"), tmp_path)
+
+
+def _emt_energy(name: str) -> float:
+    """Of a molecule at rest."""
+    from ase.build import molecule
+    from ase.calculators.emt import EMT
+    from ase.optimize import BFGS
+
+    atoms = molecule(name, calculator=EMT())
+    assert BFGS(atoms, logfile=None).run(fmax=1e-3, steps=500)
+    return float(atoms.get_potential_energy())
 
 
 def _slab(n: int) -> build.Slab:

@@ -180,6 +180,15 @@ class TestRuns:
         part, posed = experiment.trained(model, batch)
         torch.testing.assert_close(part(*posed[:4]), model(*batch[:4]), atol=1e-4, rtol=1e-4)
 
+    def test_few_slabs_are_all_that_baselines_see_too(self, folder: Path, tmp_path: Path) -> None:
+        for split in build.SPLITS:
+            shorter = data.read(split, folder, 5 if split == "train" else None)
+            store.write(tmp_path / f"{split}.npz", shorter)
+        for split in ("train", "test"):
+            few = IS2RE(**SMALL, slabs=5).data(split, folder)
+            for mine, theirs in zip(few, IS2RE(**SMALL).data(split, tmp_path), strict=True):
+                torch.testing.assert_close(mine, theirs, atol=0, rtol=0)
+
     def test_a_limit_takes_the_first_of_all_test_sets(self, folder: Path) -> None:
         whole, few = (IS2RE(**SMALL).data("test", folder, limit) for limit in (None, 15))
         assert len(few[0]) == 15

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minframe_lab.data.slabs.potentials import SIZES, potential
+from minframe_lab.data.slabs.references import references
 
 METALS = ("Al", "Ni", "Cu", "Pd", "Ag", "Pt", "Au")
 UNSEEN_PAIRS = (("Al", "Pt"), ("Cu", "Pd"), ("Ag", "Ni"), ("Au", "Ni"))  # alloys that training has none of
@@ -43,7 +45,7 @@ class Slab:
         cell: rows are the vectors of the cell, ``(3, 3)``; the first two are periodic, the third is not.
         tags: 0 deep in the slab, 1 its surface, 2 adsorbates.
         fixed: which atoms do not move.
-        energy: after, in eV.
+        energy: after, in eV, from where it is counted.
         relaxed: positions after.
         adsorbate: the element that is adsorbed.
     """
@@ -112,6 +114,13 @@ def build(split: str, random: np.random.Generator, sizes: Sequence[tuple[int, in
     return slab, element
 
 
+@cache
+def counted_from(calculator: str) -> dict[str, float]:
+    """Energy of an atom of each element that slabs are counted from, in eV; none if the potential does so."""
+    by = potential(calculator)
+    return references(METALS, by.calculator()) if by.counted else {}
+
+
 def relax(split: str, calculator: str, seed: int) -> Slab:
     """The sample of a seed, relaxed; of structures that do not come to rest the next is taken."""
     from ase.data import atomic_numbers
@@ -122,13 +131,14 @@ def relax(split: str, calculator: str, seed: int) -> Slab:
         before = atoms.copy()
         if by.relax(atoms) and np.isfinite(atoms.get_potential_energy()):
             break
+    zero = counted_from(calculator)
     return Slab(
         numbers=before.numbers.astype(np.int64),
         positions=before.positions,
         cell=before.cell.array,
         tags=before.get_tags().astype(np.int64),
         fixed=np.isin(np.arange(len(before)), before.constraints[0].index),
-        energy=float(atoms.get_potential_energy()),
+        energy=float(atoms.get_potential_energy()) - sum(zero.get(symbol, 0) for symbol in atoms.symbols),
         relaxed=atoms.positions,
         adsorbate=atomic_numbers[element],
     )

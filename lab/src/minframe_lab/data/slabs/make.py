@@ -54,7 +54,12 @@ class Wanted:
     def harder(self) -> dict[str, Any]:
         """What is said of slabs by CHGNet besides."""
         by = potential("chgnet")
-        return {"chgnet": version("chgnet"), "cells": [list(s) for s in by.sizes], "optimiser": by.optimiser}
+        return {
+            "chgnet": version("chgnet"),
+            "cells": [list(s) for s in by.sizes],
+            "optimiser": by.optimiser,
+            "counted from": build.counted_from("chgnet"),
+        }
 
 
 def make_part(part: Part, seed: int, by: str) -> None:

@@ -51,12 +51,11 @@ class IS2RE(Experiment):
         self, split: str, path: Path | None = None, limit: int | None = None, advance: Advance = lambda _: None
     ) -> Batch:
         """Tensors of the network, then targets, which of four test sets, the adsorbate's mean, and the energy."""
-        train = data.read("train", path)
+        train = data.read("train", path, self.slabs)  # baselines see no more of it than the network
         reference = data.fit_composition(train)
         names = data.TESTS if split == "test" else (split,)
-        wanted = [n for n in (limit, self.slabs if split == "train" else None) if n is not None]
         found = [train if name == "train" else data.read(name, path) for name in names]
-        left, chosen = min(wanted, default=sum(map(len, found))), []
+        left, chosen = sum(map(len, found)) if limit is None else limit, []
         for slabs in found:  # the first samples of all test sets, one set behind the other
             chosen.append(range(min(len(slabs), left)))
             left -= len(chosen[-1])

@@ -33,9 +33,8 @@ of an atom nor the basis of the lattice matters. Errors are standard errors of t
 energies within 0.02 eV. Changes are mean ones of the energy, in eV, float32 networks. The paper: FAENet 0.5446 and
 with the minimal frame 0.5437 eV (id), changes of 6.2e-2 and 8.8e-6 eV, 3,863 and 3,920 samples a second, on OC20.
 Samples a second count frames that are found anew in every pass; beside them, how many times those of stochastic FA
-these are, in turns with it, and where poses are made once for a dataset, as in training. Energies by CHGNet are those
-of free atoms included, and nothing in training says what an atom of N is worth: with that adsorbate every row is off
-by that, some 15 eV, the baselines as well. The slabs of CHGNet are few, as each takes seconds."""
+these are, in turns with it, and where poses are made once for a dataset, as in training. Energies by CHGNet count from
+crystals of the metals and from H2, N2, H2O and CO. The slabs of CHGNet are few, as each takes seconds."""
 POTENTIALS = {"emt": "EMT", "chgnet": "CHGNet"}
 COLOURS = {
     "unordered": "#17becf",
