@@ -162,6 +162,35 @@ def test_forward_mode_and_function_transforms(group: mf.Group) -> None:
     )
 
 
+@pytest.mark.parametrize("frames", [mf.frames.Minimal(), mf.frames.Smooth()], ids=str)
+@pytest.mark.parametrize("group", [mf.SO(3), mf.SU(2), mf.SU(3), mf.Lorentz()], ids=str)
+def test_hessians_by_function_transforms(group: mf.Group, frames: mf.frames.Method) -> None:
+    """Derivatives of derivatives inside two transforms are those of autograd, also where a determinant fixes a phase."""
+    x = torch.randn(4, group.d, dtype=torch.float64)
+    if group.complex:
+        x = torch.complex(x, torch.randn_like(x))
+    if group == mf.Lorentz():
+        x[:, 0] = x[:, 1:].norm(dim=-1) + 0.1
+
+    def energy(x: Tensor) -> Tensor:
+        return (
+            x.real.sin().sum((-1, -2)) + (x.imag.cos() * x.real).sum((-1, -2))
+            if x.is_complex()
+            else x.sin().sum((-1, -2))
+        )
+
+    model = mf.Invariant(energy, group, frames=frames)
+    real = torch.view_as_real(x) if x.is_complex() else x
+
+    def of_real(x: Tensor) -> Tensor:
+        return model(torch.view_as_complex(x) if group.complex else x)
+
+    want = torch.autograd.functional.hessian(of_real, real)
+    scale = want.abs().max()
+    for found in (torch.func.jacrev(torch.func.jacrev(of_real))(real), torch.func.hessian(of_real)(real)):
+        torch.testing.assert_close(found / scale, want / scale, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_function_transforms_of_weights_through_symmetric_graphs(listed: bool) -> None:
     cycle = torch.eye(6).roll(1, 1) + torch.eye(6).roll(-1, 1)

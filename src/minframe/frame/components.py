@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -104,12 +104,18 @@ class Components:
         return Rows(self.values[..., axes].detach(), self.layout, precision, None, cloud.longest, self.short)
 
     def decomposed(self, axes: slice) -> PivotedQR:
-        """The decomposition of ``along``, with the derivatives of its basis."""
-        found = pivoted_qr(self.along(axes), False)
-        if self.cloud.needs_grad:
-            chosen = self.layout.take_rows(self.values[..., axes], found.positions)
-            found.basis = differentiable_basis(chosen, found)
-        return found
+        """The decomposition of ``along``."""
+        return pivoted_qr(self.along(axes), False)
+
+    def basis(self, found: PivotedQR, axes: slice, known: Tensor) -> Tensor:
+        """The basis of ``decomposed``, with its derivatives if axes are ``known`` ``(*batch, k)``.
+
+        Along other axes rows have nothing but rounding, and derivatives would be divided by it.
+        """
+        if not self.cloud.needs_grad:
+            return found.basis
+        chosen = self.layout.take_rows(self.values[..., axes], found.positions)
+        return differentiable_basis(chosen, replace(found, determined=found.determined & known))
 
     def floors(self, found: PivotedQR, axes: slice, time: int) -> tuple[Tensor, Tensor]:
         """The lengths below which what is left of the chosen rows is rounding, at rest, ``(*batch, k)``; or no axis.

@@ -165,7 +165,7 @@ def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
             by_rows = parts.momentum.unsqueeze(-1)
             others = _of_eigenvectors(parts, axes)
             known, spanned = (torch.where(by_rows, a, b) for a, b in zip((known, spanned), others, strict=True))
-    return _Axes(known, spanned, chosen.basis, chosen.coordinates[0], chosen.tied)
+    return _Axes(known, spanned, found.basis(chosen, axes, known), chosen.coordinates[0], chosen.tied)
 
 
 def _of_eigenvectors(parts: Split, axes: slice) -> tuple[Tensor, Tensor]:
@@ -196,7 +196,7 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
         basis = torch.where(momentum, total, 1.0).sgn().unsqueeze(-1)  # 1, but with the derivative of the phase
         if parts.axes is not None:  # it is not the total momentum in all samples
             chosen = found.decomposed(axes)
-            basis = torch.where(momentum.unsqueeze(-1), basis, chosen.basis)
+            basis = torch.where(momentum.unsqueeze(-1), basis, found.basis(chosen, axes, known))
             tied = None if chosen.tied is None else chosen.tied & _disagree(found.along(axes), chosen.basis)
     return _Axes(known, spanned, basis, y.detach() * layout.for_each_row(basis[..., 0].detach().conj()), tied)
 

@@ -22,7 +22,7 @@ from minframe.linalg.columns import Columns, with_columns
 from minframe.linalg.fade import FadingStabiliser
 from minframe.linalg.rows import CanonicalRows
 from minframe.linalg.stabiliser import InParts, IsometryStabiliser, Stabiliser
-from minframe.tracing import has_tangent
+from minframe.tracing import has_tangent, is_pushed
 from minframe.types import CONSTANT, UNTOUCHED, Type
 
 
@@ -262,11 +262,15 @@ class LinearFrame(Frame):
 
     def _own_inverse_in_span(self) -> Tensor | None:
         """The matrix that brings rows of the cloud into their pose, zero outside of their span; computed once."""
-        if isinstance(self.stabiliser, FadingStabiliser):  # short axes fade, and none is outside
-            return self.own_inverse
-        if self._in_span is None and self.own_inverse is not None:
-            self._in_span = self.own_inverse * self.stabiliser.determined.unsqueeze(-1)
-        return self._in_span
+        if self._in_span is not None:
+            return self._in_span
+        own = self.own_inverse
+        if own is None or isinstance(self.stabiliser, FadingStabiliser):  # short axes fade, and none is outside
+            return own
+        found = own * self.stabiliser.determined.unsqueeze(-1)
+        if torch.is_grad_enabled() or not (own.requires_grad or is_pushed(own)):  # or derivatives would miss it later
+            self._in_span = found
+        return found
 
     def _carried(self, y: Tensor, kind: Type, matrix: Tensor, parts: InParts, det: Tensor | None) -> Tensor:
         """``y`` moved by ``g0`` in parts, index by index; ``matrix`` and ``det`` have an entry for each row."""

@@ -124,7 +124,7 @@ class OrbitFrame(Frame):
             if self._mask is not None:
                 gap = gap + 1e3 * (self._mask[samples].unsqueeze(-1) != self._mask[samples].unsqueeze(-2))
             furthest = gap.amin(-1).amax(-1)
-            if not all_true(furthest <= MAX_ROW_TOLERANCES * self.cloud.tolerance * gap.shape[-1] ** 0.5):
+            if bool((furthest > MAX_ROW_TOLERANCES * self.cloud.tolerance * gap.shape[-1] ** 0.5).any()):
                 raise ValueError(
                     f"sample {int(samples[furthest.argmax()])} of {self.cloud.name} is too regular for {self.group}: "
                     "poses that differ cannot be told apart. Use mf.frames.Minimal() without mf.S()"

@@ -21,10 +21,11 @@ from minframe.layout import Layout
 from minframe.linalg import loops
 from minframe.linalg.choice import choice_margin
 from minframe.linalg.columns import Columns
+from minframe.linalg.determinant import det
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import differentiable_basis
 from minframe.linalg.rows import CanonicalRows, Precision, Rows
-from minframe.linalg.solvers import det, inv
+from minframe.linalg.solvers import inv
 from minframe.linalg.stabiliser import SpanStabiliser
 from minframe.linalg.whiten import MAX_STRETCH, Whitening, equal_white, smooth, white_rounding, whiten
 

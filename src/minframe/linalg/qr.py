@@ -63,6 +63,7 @@ from torch import Tensor
 
 from minframe.checks import check_finite, errors_enabled
 from minframe.layout import Layout
+from minframe.linalg.determinant import unitary_det
 from minframe.linalg.rows import PivotedQR, Precision, Rows
 
 FRACTION = 80 * math.pi / 481  # the bar: least squared residual of a row, relative to the largest; about 0.5225
@@ -313,7 +314,7 @@ def differentiable_basis(rows: Tensor, found: PivotedQR, special: bool = False) 
     phases = torch.cat(
         [
             signs[..., :-1],
-            (torch.linalg.det(q).unsqueeze(-1) * signs[..., 0, :-1].prod(-1, keepdim=True)).conj().unsqueeze(-1),
+            (unitary_det(q).unsqueeze(-1) * signs[..., 0, :-1].prod(-1, keepdim=True)).conj().unsqueeze(-1),
         ],
         -1,
     )

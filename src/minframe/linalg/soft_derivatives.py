@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from minframe.layout import Layout
+from minframe.linalg.determinant import unitary_det
 from minframe.linalg.ramp import ramp
 from minframe.linalg.soft import Rule, choice, mean_length2, sign_weight, squares
 from minframe.linalg.soft_poses import Poses
@@ -67,7 +68,7 @@ def differentiable_poses(rows: Tensor, layout: Layout, rule: Rule, found: Poses,
             weighing.last(axes[-1][at], found.gone[at, -1])
     basis = torch.stack(axes, -1)
     if rule.special and rows.is_complex():  # the last phase is what the others leave of the determinant
-        last = torch.linalg.det(basis).conj()[:, None, None]
+        last = unitary_det(basis).conj()[:, None, None]
         basis = torch.cat([basis[..., :-1], basis[..., -1:] * last], -1)
     weight, length2 = found.weight, found.length2
     if weighing is not None:

@@ -1,4 +1,4 @@
-"""Inverses, factors and singular values that nobody waits for, and determinants of columns of any length.
+"""Inverses, factors and singular values that nobody waits for.
 
 ``torch.linalg`` reads whether a matrix was singular, or whether its iterations converged, and raises an error. On a GPU
 the host waits for that. Inside ``unchecked()`` these functions ask for nothing: inverses, solutions and Cholesky
@@ -32,16 +32,6 @@ def inv(a: Tensor) -> Tensor:
 def solve(a: Tensor, b: Tensor) -> Tensor:
     """``torch.linalg.solve``."""
     return torch.linalg.solve(a, b) if may_wait(a) else torch.linalg.solve_ex(a, b)[0]
-
-
-def det(a: Tensor) -> Tensor:
-    """``torch.linalg.det``, as exact where columns differ in length by any factor.
-
-    Elimination with pivots in one column after the other stands any scale of the columns, and not of the rows;
-    PyTorch's may be that of the transpose, where ones and 1e16 in a row cancel what columns of 1e-8 have.
-    """
-    lengths = torch.linalg.vector_norm(a, dim=-2)
-    return torch.linalg.det(a / torch.where(lengths > 0, lengths, 1.0).unsqueeze(-2)) * lengths.prod(-1)
 
 
 def cholesky(a: Tensor) -> Tensor:

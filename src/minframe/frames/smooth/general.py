@@ -8,8 +8,9 @@ from minframe.cloud import Cloud
 from minframe.frames.smooth.choosing import Elements, choose, poisoned
 from minframe.groups.general import GL
 from minframe.linalg import loops, whiten
+from minframe.linalg.determinant import det
 from minframe.linalg.soft import Rule
-from minframe.linalg.solvers import det, inv
+from minframe.linalg.solvers import inv
 from minframe.linalg.stabiliser import SpanStabiliser
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, data_checks_enabled
+from minframe.checks import all_true, checkable
 from minframe.cloud import Cloud
 from minframe.frames.smooth.choosing import FULL, Elements, choose, fading, poisoned, relative_squares
 from minframe.groups.base import Group
@@ -42,7 +42,7 @@ def lorentz(group: Group, linear: Isometry, cloud: Cloud, rule: Rule, fade: floa
         parts = split.rest_frame(momenta.detach(), beside, precision, p, q)
     assert parts.momentum is not None
     _need_momentum(parts.momentum, group)
-    if poison is not None or not data_checks_enabled():  # no error was raised
+    if poison is not None or not checkable(parts.momentum):  # no error was raised
         poison = torch.where(parts.momentum, 0.0 if poison is None else poison, torch.nan)
     t = parts.matrix
     if cloud.needs_grad:
@@ -110,7 +110,7 @@ def _matrices(linear: Isometry, t: Tensor, time: int, space: slice, found: Poses
 
 def _need_momentum(momentum: Tensor, group: Group) -> None:
     """Raise an error for samples whose total momentum has no rest frame."""
-    if data_checks_enabled() and not all_true(momentum):
+    if checkable(momentum) and not bool(momentum.all()):
         bad = int((~momentum).flatten().nonzero()[0])
         raise ValueError(
             f"sample {bad} of {momentum.numel()} has no smooth frame under {group}: its rows do not add up to a "
