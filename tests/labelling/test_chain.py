@@ -50,10 +50,12 @@ def triangular(n):
         ([tuple(range(5))], 5, 1),
         ([cycle(100, *range(100))], 100, 100),
         ([cycle(6, 0, 1), cycle(6, 2, 3), cycle(6, 4, 5)], 6, 8),
+        ([*symmetric(200), compose(cycle(204, 200, 202), cycle(204, 201, 203))], 204, 2 * math.factorial(200)),
     ],
-    ids=["S64", "S2", "A12", "M11", "trivial", "identity", "C100", "2^3"],
+    ids=["S64", "S2", "A12", "M11", "trivial", "identity", "C100", "2^3", "S200 x C2"],
 )
 def test_orders_of_known_groups(generators, n, order):
+    generators = [(*g, *range(len(g), n)) for g in generators]
     chain = StabiliserChain(generators, n)
     assert chain.order == order
     assert StabiliserChain(generators, n, order=order).order == order
@@ -96,6 +98,10 @@ def test_small_groups_against_closure(n, k, seed):
             if h not in closure:
                 closure.add(h)
                 queue.append(h)
+    ordered = StabiliserChain(generators, n, base=range(n))
+    assert ordered.order == len(closure)
+    if ordered.generators:
+        assert ordered.base == list(range(n))
     chain = StabiliserChain(generators, n)
     assert chain.order == len(closure)
     elements = list(chain.elements())

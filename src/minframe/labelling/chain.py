@@ -21,6 +21,8 @@ so nothing is missing if it reaches that size, where the caller knows it. Otherw
 
 * the levels from some ``i`` on are complete if their product reaches the number of all permutations that respect the
   orbits of the generators of ``G_i``, which is often so for the symmetric groups within larger ones;
+* generators that fall apart into sets which move disjoint points generate a direct product, whose chain is those of its
+  factors put together;
 * a level above complete ones is complete if these express all of Schreier's generators ``t_{s(p)}^-1 s t_p`` (``p`` in
   the orbit, ``s`` a generator of ``G_i``), as they generate the stabiliser of ``b_i`` (Schreier's lemma). They are
   sifted all at once.
@@ -54,6 +56,21 @@ def inverse(g: Permutation) -> Permutation:
     for i, image in enumerate(g):
         result[image] = i
     return tuple(result)
+
+
+def _factors(generators: Iterable[Permutation]) -> list[tuple[set[int], list[Permutation]]]:
+    """The generators in sets that move disjoint points, with these points."""
+    found: list[tuple[set[int], list[Permutation]]] = []
+    for g in generators:
+        moved, mine = {i for i, image in enumerate(g) if image != i}, [g]
+        apart = []
+        for points, others in found:
+            if points & moved:
+                moved, mine = moved | points, others + mine
+            else:
+                apart.append((points, others))
+        found = [*apart, (moved, mine)]
+    return found
 
 
 @dataclass(slots=True)
@@ -140,7 +157,10 @@ class StabiliserChain:
             if sorted(g) != list(self._identity):
                 raise ValueError(f"generators must be permutations of 0, ..., {n - 1}, got {g}")
         self._levels: list[_Level] = []
-        if self.generators:
+        factors = _factors(self.generators)
+        if len(factors) > 1 and order is None:
+            self._levels = self._product(factors, base)
+        elif self.generators:
             self._build(order, base)
 
     def __repr__(self) -> str:
@@ -221,6 +241,17 @@ class StabiliserChain:
             self._levels.append(_Level(point, []))
         for level in self._levels[1 : stuck + 1]:
             level.extend([g])
+
+    def _product(self, factors: list[tuple[set[int], list[Permutation]]], base: Sequence[int]) -> list[_Level]:
+        """The levels of a direct product: at each base point those of the factor that moves it."""
+        levels: dict[int, _Level] = {}
+        for moved, generators in factors:
+            chain = StabiliserChain(generators, self.degree, base=[point for point in base if point in moved])
+            levels |= {level.point: level for level in chain._levels}
+        for point in set(base) - set(levels):
+            levels[point] = _Level(point, [])
+            levels[point].start(self.degree)
+        return [levels[point] for point in [*base, *(point for point in levels if point not in base)]]
 
     def _build(self, order: int | None, base: Sequence[int]) -> None:
         first = next(i for i, image in enumerate(self.generators[0]) if image != i)
