@@ -228,3 +228,25 @@ def test_as_many_neighbourhoods_as_edges(frames: mf.frames.Method) -> None:
     for order in (torch.arange(4), torch.tensor([2, 0, 3, 1])):
         got = layer(edge_index[:, order], 4, vectors=vectors[order])
         assert torch.allclose(got, want, atol=1e-12)
+
+
+def test_graphs_without_edges_give_zeros() -> None:
+    """As every node without neighbours does."""
+    model = local(mf.O(3), mf.frames.Smooth())
+    edge_index, values = neighbourhoods(mf.O(3), torch.float64)
+    nodes = len(values["h"])
+    wanted = model(edge_index, **values)
+    none = {name: x[:0] if len(x) == edge_index.shape[1] else x for name, x in values.items()}
+    found = model(edge_index[:, :0], **none)
+    for name, y in found.items():
+        assert y.shape == (nodes, *wanted[name].shape[1:])
+        assert y.dtype == wanted[name].dtype
+        assert not y.any()
+
+
+def test_vectors_belong_to_edges() -> None:
+    edge_index, values = neighbourhoods(mf.O(3), torch.float64)
+    with pytest.raises(
+        ValueError, match=r"vectors must have a row for each of the 3 edges, got \d+: give vectors of edges"
+    ):
+        local(mf.O(3), mf.frames.Smooth())(edge_index[:, :3], **values)

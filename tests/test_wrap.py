@@ -8,6 +8,7 @@ import math
 import pickle
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -455,6 +456,17 @@ ROWWISE = {
 }
 
 
+def test_what_no_wrapper_can_be_made_of() -> None:
+    with pytest.raises(TypeError, match="got the class Linear: make one of it"):
+        mf.Equivariant(nn.Linear, mf.E(3))
+    with pytest.raises(ValueError, match=r"no positional argument to give the type 'point': name one.*It has: pos"):
+        mf.Equivariant(lambda *, pos: pos, mf.E(3))
+    x = torch.randn(4, 3)
+    assert torch.equal(mf.Equivariant(torch.tanh, mf.E(3))(x, frame=None), mf.Equivariant(torch.tanh, mf.E(3))(x))
+    with pytest.raises(TypeError, match=r"frame must be what model.frame returns, or a list of these, got Tensor"):
+        mf.Equivariant(nn.Tanh(), mf.E(3))(x, frame=torch.eye(3))
+
+
 @pytest.mark.parametrize("name", ROWWISE)
 @pytest.mark.parametrize("typed", [False, True])
 def test_what_has_an_entry_per_row_has_to_say_so(name: str, typed: bool) -> None:
@@ -473,24 +485,69 @@ def test_what_has_an_entry_per_row_has_to_say_so(name: str, typed: bool) -> None
     if not typed:
         with pytest.raises(ValueError, match=r"kinds\.1\.z has an entry for each row"):
             model(x, [1, {"z": torch.zeros(4, 5)}])
+        with pytest.raises(ValueError, match="kinds has an entry for each row"):
+            model(x, np.zeros((4, 5)))
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (5, 1), (5, 7), (1, 5, 7)], ids=str)
+def test_what_all_samples_share_belongs_to_rows_too(name: str, typed: bool, shape: tuple[int, ...]) -> None:
+    """One list of atomic numbers for all snapshots of a molecule."""
+    inputs = {"pos": "point"} | ({"kinds": "scalar"} if typed else {})
+    model = mf.Equivariant(atoms, ROWWISE[name], inputs, frames=UNORDERED)
+    with pytest.raises(
+        ValueError, match=r"an entry for each row, the same for all.*expanded to the shape \(4, 5, ...\)"
+    ):
+        model(torch.randn(4, 5, 3), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("name", ROWWISE)
+def test_lists_of_edges_have_to_say_so(name: str) -> None:
+    """They name rows by their numbers, which change, and tell rows apart."""
+    group, x = ROWWISE[name], torch.randn(4, 5, 3)
+    edges, batch = torch.stack([torch.arange(20), torch.arange(20).roll(1)]), torch.arange(20) // 5
+    dense, ragged = (mf.Equivariant(atoms, group, batch=b, frames=UNORDERED) for b in (None, "batch"))
+    remedy = "S\\(\\) \\* E\\(3\\) has no type for a list of edges.*'edge'" if "*" in name else "kinds: 'edge_index'"
+    for call in (
+        lambda: dense(x, edges % 5),
+        lambda: dense(x[0], edges % 5),
+        lambda: dense(x[0, :2], edges[:, :1]),
+        lambda: ragged(x.flatten(0, 1), edges, batch=batch),
+        lambda: ragged(x.flatten(0, 1), [edges, torch.zeros(20, 2)], batch=batch),
+    ):
+        with pytest.raises(ValueError, match=f"has numbers of rows, as of edges.*{remedy.replace('kinds', 'kinds.*')}"):
+            call()
+    assert dense(x[:2], torch.zeros(2, 7, dtype=torch.int64)).shape == (2, 5, 3)  # a feature of two samples
+    by_name = mf.Equivariant(lambda pos, edge_index: pos, group, frames=UNORDERED)
+    with pytest.raises(ValueError, match="edge_index has numbers of rows"):
+        by_name(x[:2], edges % 5)
+
+
+def test_what_belongs_to_edges_has_to_say_so() -> None:
+    edges = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
+    model = mf.Equivariant(
+        lambda pos, edges, lengths: pos, mf.E(3), {"pos": "point", "edges": "edge_index"}, frames=UNORDERED
+    )
+    x = torch.randn(12, 3)
+    with pytest.raises(ValueError, match=r"lengths has an entry for each edge.*lengths: 'edge_attr'"):
+        model(x, edges % 12, torch.randn(20))
+    assert model(torch.randn(20, 3), edges, torch.randn(20, 4)).shape == (20, 3)  # as many edges as rows
 
 
 @pytest.mark.parametrize("name", ROWWISE)
 def test_what_has_no_entry_per_row_passes(name: str) -> None:
     group, x = ROWWISE[name], torch.randn(4, 5, 3)
     model = mf.Equivariant(atoms, group, mask="mask", frames=UNORDERED)
-    shapes = [(), (5,), (4,), (5, 4), (4, 3), (1, 5), (20,)]
-    for passed in (None, 3, "a", x[0, 0], [x.sum()], {"weights": x[0]}, *(torch.zeros(s) for s in shapes)):
+    shapes = [(), (4,), (4, 3), (3, 5), (1, 4), (20,)]
+    for passed in (None, 3, "a", x[0, 0], [x.sum()], {"weights": x[0].mT}, *(torch.zeros(s) for s in shapes)):
         assert model(x, passed).shape == x.shape
     assert model(x, mask=torch.ones(4, 5, dtype=torch.bool)).shape == x.shape
     assert model(x[:, :1], torch.zeros(4, 1)).shape == (4, 1, 3)  # single rows have no order
     ragged = mf.Equivariant(atoms, group, batch="batch", frames=UNORDERED)
     batch = torch.arange(20) // 5
-    edge_index = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
-    for passed in (torch.zeros(4), edge_index, [edge_index, torch.zeros(20, 2)]):  # as many edges as rows
-        assert ragged(x.flatten(0, 1), passed, batch=batch).shape == (20, 3)
+    assert ragged(x.flatten(0, 1), torch.zeros(4), batch=batch).shape == (20, 3)
     assert ragged(x[:, 0], torch.zeros(4), batch=torch.arange(4)).shape == (4, 3)
-    assert ragged(x[0, :2], edge_index[:, :1], batch=torch.zeros(2, dtype=torch.int64)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("group", [mf.E(3), mf.GL(3), mf.Translation(3), mf.S(), mf.S() * mf.E(3)], ids=str)

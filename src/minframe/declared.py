@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import nn
+
 from minframe.frames import Method
 from minframe.groups.base import Group
 from minframe.signature import Path, Signature, leaves
@@ -14,10 +16,22 @@ def check_kinds(backbone: object, group: object, frames: object) -> None:
     """Raise an error unless these are a function, a group and a method."""
     if not callable(backbone):
         raise TypeError(f"backbone must be a module or a function, got {type(backbone).__name__}")
+    if isinstance(backbone, type) and issubclass(backbone, nn.Module):
+        raise TypeError(f"backbone must be a module, got the class {backbone.__name__}: make one of it")
     if not isinstance(group, Group):
         raise TypeError(f"group must be a group such as mf.E(3), got {group!r}")
     if not isinstance(frames, Method):
         raise TypeError(f"frames must be a method such as mf.frames.Minimal(), got {frames!r}")
+
+
+def first_argument(signature: Signature, types: object) -> str:
+    """The name of the argument that a type is of which is given without a name."""
+    if not (signature.positional or signature.any_positional or signature.any_keyword):
+        raise ValueError(
+            f"backbone has no positional argument to give the type {types!r}: name one, as inputs={{'x': {types!r}}}. "
+            f"It has: {signature}"
+        )
+    return signature.name(0)
 
 
 def check_names(

@@ -122,15 +122,19 @@ class Local(nn.Module):
             num_nodes: by default as many as ``nodes`` have entries for or, without any, as ``edge_index`` names.
             **values: the vectors of ``edges``; others are not needed.
         """
-        if num_nodes is None:
-            known = [len(values[name]) for name in self.nodes if name in values]
-            num_nodes = known[0] if known else int(edge_index.max()) + 1 if edge_index.numel() else 0
         check_tensor(edge_index, "edge_index")
+        num_nodes = self._num_nodes(edge_index, num_nodes, values)
         check_edge_index(edge_index, "edge_index", num_nodes)
         present, index = _numbered(edge_index[1], num_nodes)
         missing = [name for name in self.rows if name not in values]
         if missing:
             raise TypeError(f"the frames of neighbourhoods are determined by {missing[0]}, which was not given")
+        for name in self.rows:
+            if len(values[name]) != edge_index.shape[1]:
+                raise ValueError(
+                    f"{name} must have a row for each of the {edge_index.shape[1]} edges, got {len(values[name])}: "
+                    "give vectors of edges, such as pos[sender] - pos[receiver]"
+                )
         inputs = [Input(name, values[name], self.edges[name]) for name in self.rows]
         if self.cutoff is not None:
             inputs = _faded(inputs, self.cutoff)
@@ -159,6 +163,8 @@ class Local(nn.Module):
         """
         found = edge_index
         if not isinstance(found, Neighbourhoods):
+            if isinstance(found, Tensor) and found.shape == (2, 0):
+                return self._without_edges(found, num_nodes, values)
             found = self.neighbourhoods(found, num_nodes, **values)
         given: dict[str, Any] = {"index": found.index}
         for name, x in values.items():
@@ -172,6 +178,19 @@ class Local(nn.Module):
 
         in_order = len(found.index) > len(found.present) == found.num_nodes
         return outputs if in_order else tree_map(of_all, outputs)
+
+    def _without_edges(self, edge_index: Tensor, num_nodes: int | None, values: Mapping[str, Tensor]) -> Any:
+        """Zeros for each node, as for every node without neighbours, of the shapes that one with a neighbour has."""
+        count = self._num_nodes(edge_index, num_nodes, values)
+        one = {name: x.new_zeros((1, *x.shape[1:])) for name, x in values.items()}
+        outputs = self.forward(edge_index.new_zeros(2, 1), 1, **one)
+        return tree_map(lambda y: y.new_zeros((count, *y.shape[1:])), outputs)
+
+    def _num_nodes(self, edge_index: Tensor, given: int | None, values: Mapping[str, Tensor]) -> int:
+        if given is not None:
+            return given
+        known = [len(values[name]) for name in self.nodes if name in values]
+        return known[0] if known else int(edge_index.max()) + 1 if edge_index.numel() else 0
 
 
 def envelope(vectors: Tensor, cutoff: float) -> Tensor:

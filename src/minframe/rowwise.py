@@ -1,53 +1,91 @@
-"""A check for arguments with an entry per row but no such type, under frames that reorder rows or depend on them.
+"""A check for arguments of rows or edges whose type does not say so, under frames that reorder rows or depend on them.
 
-``S()`` and its products show a backbone the rows in canonical order, so features of rows have to be reordered too.
-Frames that ignore row order leave the rows where they are, but have to decide between rows with equal coordinates, and
-need features such as atomic numbers for that. Both errors would be silent, and affect some inputs only.
+``S()`` and its products show a backbone the rows in canonical order, so features of rows have to be reordered too, and
+edges renumbered. Frames that ignore row order leave the rows where they are, but have to decide between rows with equal
+coordinates, and need atomic numbers, say, or bonds for that. These errors would be silent, and affect some inputs only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from minframe.cloud import Cloud
+from minframe.groups.base import Group
 from minframe.layout import Dense, Layout
 from minframe.signature import Path
 from minframe.tracing import is_compiling
 
 
-def check_rowwise(types: Mapping[str, Any], values: Mapping[str, Any], cloud: Cloud, group: object) -> None:
-    """Raise a ``ValueError`` that names an argument with an entry per row whose type does not say so.
+def check_rowwise(types: Mapping[str, Any], values: Mapping[str, Any], cloud: Cloud, group: Group) -> None:
+    """Raise a ``ValueError`` that names an argument of rows or edges whose type does not say so.
 
     Args:
         types: of the arguments that have any.
         values: of the arguments, without masks and batch vectors.
         cloud: what determines the frame.
-        group: for the message.
+        group: that the frame is of.
     """
     layout = cloud.layout
-    found = [item for name, x in values.items() for item in _unmoved(types.get(name), x, (name,))]
-    found = [(path, x, kind) for path, x, kind in found if layout.is_per_row(x)]
+    unmoved = [item for name, x in values.items() for item in _unmoved(types.get(name), x, (name,))]
+    edges = {x.shape[1] for _, x, _ in _tensors(values) if _lists_edges(x)}
+    found = [(item, entries) for item in unmoved if (entries := _belongs_to(*item, layout, edges))]
     if not found or _nothing_to_reorder(layout):
         return
-    listed = [x for _, x, _ in _tensors(values) if _lists_edges(x)]
-    if cloud.relations is not None and cloud.relations.edge_index is not None:
-        listed.append(cloud.relations.edge_index)
-    rows = layout.rows_shape
-    for path, x, kind in found:
-        if len(rows) == 1 and ((rows == (2,) and _lists_edges(x)) or any(e.shape[1] == rows[0] for e in listed)):
-            continue  # edges, or what belongs to as many edges as there are rows
-        name = ".".join(path)
-        pairs = x.ndim > len(rows) and x.shape[len(rows)] == rows[-1]
-        raise ValueError(
-            f"{name} has an entry for each row, shape {tuple(x.shape)}, but {'no type' if kind is None else repr(kind)}"
-            f"{' as its type' if kind else ''}: frames of {group} depend on what belongs to rows. Give it a type in "
-            f"inputs=, {name}: 'node'{' or, for pairs of rows, ' + repr('edge') if pairs else ''}; or 'constant', if "
-            "it has nothing to do with the rows and only happens to be as long"
+    (path, x, kind), (what, type) = found[0]
+    name = ".".join(path)
+    remedy = f"Give it a type in inputs=, {name}: {type}; or 'constant', if it has nothing to do with them"
+    if type == "'edge_index'" and "edge_index" not in group.types:
+        remedy = (
+            f"{group} has no type for a list of edges: give an adjacency matrix of type 'edge', or wrap a network of "
+            f"graphs in {getattr(group, 'linear', group)} with frames=mf.frames.Unordered(), which leaves rows where "
+            f"they are; or say {name}: 'constant', if it is no list of edges"
         )
+    raise ValueError(
+        f"{name} has {what}, shape {tuple(x.shape)}, but {'no type' if kind is None else repr(kind) + ' as its type'}: "
+        f"frames of {group} depend on what belongs to rows. {remedy}"
+    )
+
+
+def _belongs_to(
+    path: Path, x: Tensor, kind: str | None, layout: Layout, edges: Collection[int]
+) -> tuple[str, str] | None:
+    """What a tensor has entries for, in words, and the type that it should have; ``None``: not for rows or edges.
+
+    Args:
+        path: of the tensor.
+        x: the tensor.
+        kind: its type, if it has any.
+        layout: of the rows.
+        edges: how many there are in each list of edges.
+    """
+    rows, batch = layout.rows_shape, layout.batch_shape
+    if kind is None and _lists_edges(x) and (path[-1] == "edge_index" or batch != (2,)):
+        return "numbers of rows, as of edges", "'edge_index'"
+    per_row = layout.is_per_row(x)
+    if x.ndim and x.shape[0] in edges and (per_row or x.shape[:1] != batch):
+        return None if per_row or kind else ("an entry for each edge", "'edge_attr'")
+    if per_row:
+        pairs = x.ndim > len(rows) and x.shape[len(rows)] == rows[-1]
+        return "an entry for each row", "'node'" + (" or, for pairs of rows, 'edge'" if pairs else "")
+    if isinstance(layout, Dense) and _is_shared(tuple(x.shape), layout):
+        expanded = ", ".join(map(str, (*rows, "...")))
+        return "an entry for each row, the same for all samples", f"'node', expanded to the shape ({expanded})"
+    return None
+
+
+def _is_shared(shape: tuple[int, ...], layout: Dense) -> bool:
+    """Whether there are entries for rows, ``(n, ...)`` or ``(1, n, ...)``, which PyTorch repeats for the samples."""
+    batch = layout.batch_shape
+    if not batch or layout.n == 1 or shape[: len(batch)] == batch:
+        return False
+    while shape and shape[0] == 1:
+        shape = shape[1:]
+    return bool(shape) and shape[0] == layout.n
 
 
 def _nothing_to_reorder(layout: Layout) -> bool:
@@ -58,7 +96,7 @@ def _nothing_to_reorder(layout: Layout) -> bool:
 
 
 def _lists_edges(x: Tensor) -> bool:
-    """Whether it could be an ``edge_index``."""
+    """Whether it could be an ``edge_index``. Of two samples it could also be a feature."""
     return x.ndim == 2 and x.shape[0] == 2 and not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
 
 
@@ -88,6 +126,9 @@ def _tensors(values: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor, None]
     elif isinstance(values, (tuple, list)):
         for i, value in enumerate(values):
             yield from _tensors(value, (*path, str(i)))
+    elif hasattr(values, "__array_interface__"):  # of NumPy
+        with contextlib.suppress(TypeError):  # numbers alone
+            yield path, torch.as_tensor(values), None
 
 
 def untyped(name: str) -> str:

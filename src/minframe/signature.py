@@ -49,9 +49,13 @@ class Signature:
     def name(self, position: int) -> str:
         return self.positional[position] if position < len(self.positional) else f"arg{position}"
 
+    def names(self, name: str) -> bool:
+        """Whether there is an argument of this name."""
+        return name in self.positional or name in self.keyword
+
     def accepts(self, name: str) -> bool:
         extra = self.any_positional and name.startswith("arg") and name[3:].isdigit()
-        return self.any_keyword or extra or name in self.positional or name in self.keyword
+        return self.any_keyword or extra or self.names(name)
 
     def accepts_keyword(self, name: str) -> bool:
         return self.any_keyword or name in self.keyword

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from minframe.checks import graph_hint
 from minframe.cloud import Cloud, Input
-from minframe.declared import check_kinds, check_names, frame_paths
+from minframe.declared import check_kinds, check_names, first_argument, frame_paths
 from minframe.frame import Frame
 from minframe.frame.collate import fitted
 from minframe.frame.weighted import WeightedFrame
@@ -102,7 +102,7 @@ class Equivariant(RecordsLabelling):
         self.backbone = backbone
         self.group = group
         self.signature = self._signature(backbone)
-        self.inputs = inputs if isinstance(inputs, dict) else {self.signature.name(0): inputs}
+        self.inputs = inputs if isinstance(inputs, dict) else {first_argument(self.signature, inputs): inputs}
         self.outputs = outputs
         self.mask = mask
         self.batch = batch
@@ -118,7 +118,7 @@ class Equivariant(RecordsLabelling):
         #: whether all arguments that have a type move with the frame
         self._all_move = all(isinstance(types, str) and types != "scalar" for types in self.inputs.values())
         #: whether the backbone has an argument of its own that is called "frame"
-        self._takes_frame = self.signature.accepts("frame")
+        self._takes_frame = self.signature.names("frame")
         #: arguments that the backbone does not take
         self._withheld = {
             name for name in (mask, batch, batch_size) if name and not self.signature.accepts_keyword(name)
@@ -143,6 +143,8 @@ class Equivariant(RecordsLabelling):
             return cast(Frame | Sequence[Frame], kwargs.pop("frame"))
         if frame is None and not self._takes_frame:
             kwargs.pop("frame", None)
+        if not (frame is None or self._takes_frame or self.signature.any_keyword):
+            raise TypeError(f"frame must be what model.frame returns, or a list of these, got {type(frame).__name__}")
         return None
 
     def _fitted(self, given: Frame | Sequence[Frame], values: dict[str, Any]) -> Frame:
