@@ -152,10 +152,13 @@ def test_an_average_over_what_is_not_equal_is_found(monkeypatch: pytest.MonkeyPa
     assert run().failed
 
 
-@pytest.mark.parametrize(("structure", "level"), [("light-particle", 3), ("one-row", 0)])
-def test_axes_of_rounding_are_found(structure: str, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rank of particles at rest is not decided: each axis that rounding makes explains itself, but not so many."""
-    run = functools.partial(reported, structure, level, "Lorentz(4)", size=40, seeds=2)
+@pytest.mark.parametrize(("structure", "level", "size"), [("light-particle", 3, 40), ("one-row", 0, 200)])
+def test_axes_of_rounding_are_found(structure: str, level: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank of particles at rest is not decided: each axis that rounding makes explains itself, but not so many.
+
+    Of single rows they are one in twenty, and how many depends on the processor.
+    """
+    run = functools.partial(reported, structure, level, "Lorentz(4)", size=size, seeds=2)
     assert not run().failed
 
     def none(found: Components, chosen: PivotedQR, axes: slice, time: int) -> tuple[Tensor, Tensor]:
