@@ -71,6 +71,8 @@ def test_shapes_can_be_found_without_values(group: mf.Group) -> None:
     kind = group.frame_types[0]
     x = torch.randn(2, 3, getattr(group, "d", 3))
     with FakeTensorMode(), mf.unchecked():
-        pose, _ = mf.canonicalize(torch.empty(x.shape), group, kind)
-    assert pose.shape == x.shape
+        empty = torch.empty(x.shape)
+        pose, _ = mf.canonicalize(empty, group, kind)
+        mapped = torch.vmap(lambda x: mf.canonicalize(x, group, kind)[0])(empty)
+    assert pose.shape == mapped.shape == x.shape
     assert mf.canonicalize(x, group, kind)[0].isfinite().all()

@@ -117,6 +117,15 @@ def test_nothing_waits_where_no_rows_are_tied(group: Any, kind: str) -> None:
     torch.testing.assert_close(found[0][kept], expected[kept], rtol=1e-11, atol=1e-11)
 
 
+def test_one_coordinate_of_many_that_tells_points_apart_keeps_the_promise() -> None:
+    x = torch.nn.functional.pad(torch.randn(4, 100, 1, dtype=torch.float64), (3, 6))
+    group, found = mf.S() * mf.Trivial(10), []
+    with mf.unchecked(ordinary=True):
+        waits = counted(lambda: found.append(mf.canonicalize(x, group)[0])).waits
+    assert not waits, waits
+    torch.testing.assert_close(found[0], mf.canonicalize(x, group)[0], rtol=0, atol=0)
+
+
 SMOOTH = [mf.O(3), mf.SE(2), mf.U(2), mf.GL(2), mf.Lorentz(3), mf.Translation(2), mf.Cyclic(5), mf.Octahedral()]
 SMOOTH += [mf.O(2) + mf.Trivial(1)]
 

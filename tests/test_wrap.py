@@ -607,3 +607,13 @@ def test_the_number_of_samples_that_a_batch_vector_has(frames: mf.frames.Method)
     )
     torch.testing.assert_close(silent(x, batch=batch, count=3), given)
     torch.testing.assert_close(silent(x, batch=batch), given)
+
+
+def test_a_number_of_samples_without_a_batch_vector_is_left_alone() -> None:
+    seen: list[object] = []
+    model = mf.Equivariant(
+        lambda x, batch=None, count=None: (seen.append(count), x)[1], mf.O(3), batch="batch", batch_size="count"
+    )
+    for x in (torch.randn(5, 3), torch.randn(4, 5, 3)):
+        torch.testing.assert_close(model(x, count=7), x)
+    assert seen == [7, 7]

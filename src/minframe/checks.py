@@ -56,11 +56,6 @@ def unchecked(*, ordinary: bool = False) -> Iterator[None]:
         PROMISED.reset(tokens[1])
 
 
-def ordinary_promised() -> bool:
-    """Whether clouds that are not ordinary (``linalg.at_rest``) may be NaN."""
-    return PROMISED.get()
-
-
 def limited(allowed: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function where checks may do no more than is allowed.
 

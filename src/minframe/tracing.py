@@ -42,10 +42,12 @@ def is_mapped(x: Tensor) -> bool:
 
 
 def is_fake(x: Tensor) -> bool:
-    """Whether ``x`` has a device and no values, as where memory is estimated.
+    """Whether ``x`` has a device and no values, as where memory is estimated, below whatever transforms.
 
     Private: no public name says so. There since PyTorch 2.0.
     """
+    while is_transformed(x):
+        x = torch._C._functorch.get_unwrapped(x)
     return isinstance(x, FakeTensor)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.checks import all_true, ordinary_promised, readable
+from minframe.checks import PROMISED, all_true, readable
 from minframe.cloud import Cloud
 from minframe.frame.components import Components, PreservesForm, components, eps_as_given, is_strong
 from minframe.frame.linear import LinearFrame
@@ -60,7 +60,7 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
         group.p > 1
         or not isinstance(layout, Dense)
         or not loops.launches(rows)
-        or not (readable(rows) or ordinary_promised())
+        or not (readable(rows) or PROMISED.get())
         or gpu.serves(rows)
         or rows.is_complex()
         or cloud.needs_grad

@@ -22,10 +22,7 @@ from minframe.linalg.action import behind_batch
 
 
 def order_apart(points: PointSet) -> tuple[Tensor, Tensor]:
-    """The order of points that invariants tell apart, ``(B, n)``, as by ``order_points``, and whether they do ``(B,)``.
-
-    Cuts near the middle of a cell leave at most two thirds of it, and one near an end no more is tied than before.
-    """
+    """The order of points as by ``order_points``, ``(B, n)``, and whether invariants tell them all apart, ``(B,)``."""
     n = points.rows.shape[1]
     cells = separate_with_margin(invariants(points), points.start(), points.apart, reads=False)[0]
     if n <= MAX_POINTS_IN_PAIRS and points.blocks is not None and points.colours is None and points.mask is None:

@@ -72,8 +72,8 @@ def separate(values: Tensor, cells: Tensor, tolerance: Tensor, reads: bool = Tru
 def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor, reads: bool = True) -> tuple[Tensor, Tensor]:
     """``separate``, and the distance ``(B,)`` of the nearest decision from flipping, in the units of the invariants.
 
-    ``reads``: end when no cell can be cut any more. Otherwise after a number of cuts that is enough for nodes without
-    ties: each leaves at most two thirds of a cell that has a gap in its middle, and all channels have had two turns.
+    ``reads``: end when no cell can be cut any more. Otherwise after a number of cuts that is enough if one channel has
+    no ties: each of its turns leaves at most two thirds of a cell, as there is a gap in the middle.
     """
     channels = values.unbind(-1)
     if cells.shape[-1] <= MAX_POINTS_IN_PAIRS and (found := rows.separated(values, cells, tolerance)) is not None:
@@ -87,7 +87,7 @@ def separate_with_margin(values: Tensor, cells: Tensor, tolerance: Tensor, reads
                 break
         return cells, margin
     quiet = turn = 0
-    cuts = 2 * len(channels) + math.ceil(2 * math.log(cells.shape[-1], 1.5))
+    cuts = len(channels) * math.ceil(math.log(cells.shape[-1], 1.5))
     while quiet < len(channels) if reads else turn < cuts:
         new, doubt = _cut(channels[turn % len(channels)], cells, tolerance)
         quiet = quiet + 1 if reads and torch.equal(new, cells) else 0
