@@ -126,6 +126,27 @@ def test_one_coordinate_of_many_that_tells_points_apart_keeps_the_promise() -> N
     torch.testing.assert_close(found[0], mf.canonicalize(x, group)[0], rtol=0, atol=0)
 
 
+PRINCIPAL = [mf.frames.PCA(), mf.frames.PCA(samples=1), mf.frames.PCA(perturb=True)]
+
+
+@pytest.mark.parametrize("frames", PRINCIPAL, ids=str)
+@pytest.mark.parametrize("group", [mf.O(2), mf.SE(3)], ids=str)
+def test_nothing_waits_for_principal_axes(group: Any, frames: mf.frames.Method) -> None:
+    x = torch.randn(3, 7, group.d, dtype=torch.float64)
+    model = mf.Equivariant(lambda x: x * x.abs(), group, frames=frames)
+    torch.manual_seed(0)
+    want, found = model(x), []
+    with mf.unchecked():
+        torch.manual_seed(0)
+        waits = counted(lambda: found.append(model(x))).waits
+        assert not waits, waits
+        if frames.samples is None:  # type: ignore[attr-defined]
+            torch.testing.assert_close(found[0], want)
+        with on_another_device() as device, Operations() as there:
+            model(torch.empty(3, 7, group.d, device=device))
+    assert not there.waits, there.waits
+
+
 SMOOTH = [mf.O(3), mf.SE(2), mf.U(2), mf.GL(2), mf.Lorentz(3), mf.Translation(2), mf.Cyclic(5), mf.Octahedral()]
 SMOOTH += [mf.O(2) + mf.Trivial(1)]
 

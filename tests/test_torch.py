@@ -238,6 +238,29 @@ def test_compiles_without_a_graph_break(group: mf.Group) -> None:
     torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("group", [mf.E(3), pytest.param(mf.Lorentz(3), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("transform", ["grad", "jvp", pytest.param("hessian", marks=pytest.mark.slow)])
+def test_function_transforms_inside_compiled_code(group: mf.Group, transform: str) -> None:
+    """Derivatives go through the frame: it was a constant there, and forces were silently wrong."""
+    energy = mf.Invariant(lambda x: x.sin().sum((-1, -2)), group)
+
+    def derivative(x: Tensor) -> Tensor:
+        found: Tensor
+        if transform == "jvp":
+            _, found = torch.func.jvp(energy, (x,), (x.cos(),))
+        else:
+            found = getattr(torch.func, transform)(lambda x: energy(x).sum())(x)
+        return found
+
+    x = torch.randn(2, 5, 3, dtype=torch.float64)
+    torch.compiler.reset()
+    compiled = torch.compile(derivative, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), derivative(x))
+    # and the same function, first compiled without a transform
+    plain = torch.compile(energy, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(plain(x), energy(x))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Lorentz(3), mf.GL(3)], ids=str)
 def test_compiles_with_a_batch_vector(group: mf.Group) -> None:

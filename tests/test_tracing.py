@@ -59,6 +59,20 @@ def test_maps_are_seen_below_derivatives() -> None:
     assert seen == [False, True]
 
 
+def test_transforms_are_seen_while_compiling() -> None:
+    def look(x: Tensor) -> Tensor:
+        return x * tracing.is_inside_transform() * tracing.has_tangent(x)
+
+    compiled = torch.compile(look, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(())) == 0
+    assert torch.compile(torch.func.grad(look), backend="eager", fullgraph=True)(torch.ones(())) == 1
+    assert torch.compile(lambda x: torch.func.jvp(look, (x,), (x,))[1], backend="eager")(torch.ones(())) == 1
+    assert compiled(torch.ones(())) == 0
+    assert not tracing.is_inside_transform()
+    with forward_ad.dual_level():
+        assert tracing.is_inside_transform()
+
+
 def test_tangents() -> None:
     x = torch.ones(3)
     assert not tracing.has_tangent(x)

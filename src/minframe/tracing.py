@@ -51,14 +51,34 @@ def is_fake(x: Tensor) -> bool:
     return isinstance(x, FakeTensor)
 
 
+def constant_while_compiling(function: F) -> F:
+    """A decorator: a compiler calls the function, and treats its result as a constant.
+
+    It is all that ``torch.compiler.assume_constant_result`` does, which imports the compiler for it: more than a
+    second, in every process that imports this library. Since PyTorch 2.0.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@constant_while_compiling
+def is_inside_transform() -> bool:
+    """Whether the call is inside a transform of ``torch.func``, or forward-mode differentiation, of any tensor.
+
+    A compiler asks once, when it traces, and compiles anew where the answer is another one. Private: as for
+    ``is_transformed``, which compilers cannot ask. There since PyTorch 2.0.
+    """
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
 def is_pushed(x: Tensor) -> bool:
     """Whether a transform or forward-mode differentiation sees ``x``, which an ``autograd.Function`` has no rule for.
 
-    Private: ``forward_ad`` does not say otherwise whether a level of it is active, and ``unpack_dual`` is an error
-    outside of one. There since PyTorch 1.11.
+    While compiling, whether one may. Private: ``forward_ad`` does not say otherwise whether a level of it is active,
+    and ``unpack_dual`` is an error outside of one. There since PyTorch 1.11.
     """
     if is_compiling():
-        return False
+        return is_inside_transform()
     return is_transformed(x) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None)  # type: ignore[no-untyped-call]
 
 
@@ -112,16 +132,6 @@ def with_views(function: F) -> F:
             return function(*args)
 
     return wrapped  # type: ignore[return-value]
-
-
-def constant_while_compiling(function: F) -> F:
-    """A decorator: a compiler calls the function, and treats its result as a constant.
-
-    It is all that ``torch.compiler.assume_constant_result`` does, which imports the compiler for it: more than a
-    second, in every process that imports this library. Since PyTorch 2.0.
-    """
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
 
 
 def assume_positive(count: Any) -> None:

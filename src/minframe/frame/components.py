@@ -217,7 +217,8 @@ def _at_rest(y: Tensor, layout: Layout, momentum: Tensor | None, time: int) -> T
         mass = total[..., time : time + 1]
         mass = mass if momentum is None else torch.where(momentum.unsqueeze(-1), mass, torch.inf)
         velocity = torch.nn.functional.pad(total[..., space] / mass, (1, 0) if time == 0 else (0, 1))
-    return torch.addcmul(y, layout.for_each_row(velocity), y[..., time : time + 1].detach(), value=-1)
+    # not addcmul: its forward derivative in compiled code is a crash where factors are constants (PyTorch 2.13)
+    return y - layout.for_each_row(velocity) * y[..., time : time + 1].detach()
 
 
 def _span_columns(parts: Split, t: Tensor) -> Columns | None:

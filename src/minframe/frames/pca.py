@@ -10,6 +10,7 @@ from torch import Tensor
 
 from minframe.checks import check_finite
 from minframe.cloud import Cloud
+from minframe.constants import beside, constant
 from minframe.frame import LinearFrame
 from minframe.frames.method import Method, check_samples
 from minframe.frames.perturb import MIN_EIGENVALUE_RATIO, separating_weights
@@ -17,6 +18,7 @@ from minframe.groups.affine import E
 from minframe.groups.base import Group
 from minframe.groups.orthogonal import SO, O
 from minframe.layout import Layout
+from minframe.linalg.solvers import eigh
 from minframe.linalg.stabiliser import IsometryStabiliser
 
 
@@ -88,8 +90,7 @@ class PCA(Method):
     def _signs(self, group: O | SO, axes: Tensor) -> list[Tensor]:
         """Factors ``(d,)`` or ``(*batch, d)`` of the axes, of product one if the group requires it."""
         if self.samples is None:
-            choices = [s for s in product((1.0, -1.0), repeat=group.d) if not group.special or s.count(-1.0) % 2 == 0]
-            return [axes.new_tensor(s) for s in choices]
+            return list(beside(_choices(group.d, group.special), axes).to(axes.dtype))
         drawn = self._uniform(self.samples, *axes.shape[:-1], device=axes.device)
         signs = torch.where(drawn < 0.5, -1.0, 1.0).to(axes.dtype)
         if group.special:
@@ -97,11 +98,18 @@ class PCA(Method):
         return list(signs)
 
 
+@constant(64)
+def _choices(d: int, special: bool) -> Tensor:
+    """All choices of signs, ``(k, d)``; ``special``: of product one."""
+    choices = [s for s in product((1.0, -1.0), repeat=d) if not special or s.count(-1.0) % 2 == 0]
+    return torch.tensor(choices, dtype=torch.float64)
+
+
 def principal_axes(rows: Tensor, layout: Layout, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Eigenvalues of the scatter matrix, the largest first, and its eigenvectors as columns."""
     if weights is not None:
         rows = rows * weights.sqrt().unsqueeze(-1)
-    values, axes = torch.linalg.eigh(layout.scatter(rows))
+    values, axes = eigh(layout.scatter(rows))
     return values.flip(-1), axes.flip(-1)
 
 

@@ -23,6 +23,7 @@ from minframe.checks import all_true
 from minframe.layout import Layout
 from minframe.linalg.action import multiply
 from minframe.linalg.qr import FRACTION
+from minframe.linalg.solvers import eigh
 
 MIN_RELATIVE_GAP = 1e-2  # relative difference up to which eigenvalues coincide
 SEPARATION_STEP = 0.137  # unit of ``c``, the relative change of an eigenvalue
@@ -40,7 +41,7 @@ def separating_weights(rows: Tensor, layout: Layout, noise: Tensor) -> Tensor:
         return weights
     factors = SEPARATION_STEP * torch.arange(1, d + 2, dtype=rows.dtype, device=rows.device)
     for _ in range(d):
-        values, axes = torch.linalg.eigh(layout.scatter(rows * weights.sqrt().unsqueeze(-1)))
+        values, axes = eigh(layout.scatter(rows * weights.sqrt().unsqueeze(-1)))
         values, axes = values.flip(-1), axes.flip(-1)
         together = _coincide(values, noise)
         if all_true(~together.any(-1)):
@@ -55,7 +56,7 @@ def separating_weights(rows: Tensor, layout: Layout, noise: Tensor) -> Tensor:
         rise = torch.where(layout.as_sample(together.any(-1, keepdim=True))[0], rise, 0.0)
         trials = [torch.where(here, weights * (1 + c * layout.spread(rise)), weights) for c in factors]
         scatters = torch.stack([layout.scatter(rows * w.sqrt().unsqueeze(-1)) for w in trials], -3)
-        left = _coincide(torch.linalg.eigvalsh(scatters).flip(-1), noise.unsqueeze(-2)).sum(-1)
+        left = _coincide(eigh(scatters)[0].flip(-1), noise.unsqueeze(-2)).sum(-1)
         rank = left * len(factors) + torch.arange(len(factors), device=left.device)
         best = rank.argmin(-1, keepdim=True)
         factor = layout.as_sample(factors[best])[0]

@@ -54,10 +54,10 @@ def block_columns(
     if all(part is None for part in parts):
         return None
     found, start = [], 0
+    here = torch.stack([part.here for part in parts if part is not None]).any(0)
     for part, matrix, known in zip(parts, matrices, determined, strict=True):
-        here = torch.zeros(known.shape[:-1], dtype=torch.bool, device=known.device) if part is None else part.here
         own = Columns.of(matrix, known, here)
-        own = own if part is None else part.where(here, own)
+        own = own if part is None else part.where(part.here, own)
         found.append(replace(own, place=own.place + start))
         start += matrix.shape[-1]
     one = [torch.eye(m.shape[-1], dtype=m.dtype, device=m.device).expand(m.shape) for m in matrices]
@@ -65,7 +65,7 @@ def block_columns(
     if any(own.after is not None for own in found):
         after = block_diagonal([e if own.after is None else own.after for e, own in zip(one, found, strict=True)])
     return Columns(
-        torch.stack([own.here for own in found]).any(0),
+        here,
         block_diagonal([own.adjoint for own in found]),
         block_diagonal([own.triangle for own in found]),
         torch.cat([own.place for own in found], -1),

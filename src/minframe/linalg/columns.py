@@ -22,7 +22,6 @@ as strongly boosted. What has the coordinates z in them has the pose ``C z``, an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,7 @@ from torch import Tensor
 
 from minframe.dtypes import wide
 from minframe.linalg.action import behind_batch, multiply
+from minframe.linalg.at_need import factor, substitute
 
 MAX_PRODUCT_NORM2 = 50.0  # squared norm of a matrix above which a product with its inverse loses promised digits
 
@@ -58,7 +58,7 @@ class Columns:
         """Factor a matrix ``(*batch, d, d)``; differentiable."""
         order = torch.argsort(~determined, dim=-1, stable=True)
         kept = determined.gather(-1, order)
-        q, r = torch.linalg.qr(matrix.gather(-1, order.unsqueeze(-2).expand(matrix.shape)))
+        q, r = factor(matrix.gather(-1, order.unsqueeze(-2).expand(matrix.shape)), here)
         one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
         triangle = torch.where(kept.unsqueeze(-1) & kept.unsqueeze(-2), r, one)
         return Columns(here, (q * kept.unsqueeze(-2)).mH, triangle, order.argsort(-1), after)
@@ -84,14 +84,8 @@ class Columns:
     def replace(self, y: Tensor, x: Tensor, to_rows: Callable[[Tensor], Tensor]) -> Tensor:
         """Coordinates ``y`` of vectors ``x`` ``(*any, d)`` that a product gave, by substitution where it is needed."""
         here, triangle, place = to_rows(self.here), to_rows(self.triangle), to_rows(self.place)
-        b = multiply(wide(x), to_rows(self.adjoint))
-        batch = b.shape[: triangle.ndim - 2]
-        rows = b.reshape(*batch, math.prod(b.shape[len(batch) : -1]), b.shape[-1])
-        solved = torch.linalg.solve_triangular(triangle, rows.mT, upper=True)
-        solved = solved.gather(-2, place.unsqueeze(-1).expand(solved.shape)).mT
-        if self.after is not None:
-            solved = solved @ to_rows(self.after).mT
-        return torch.where(behind_batch(here, y, 0), solved.reshape(y.shape), y)
+        after = None if self.after is None else to_rows(self.after)
+        return substitute(y, x, here, to_rows(self.adjoint), triangle, place, after)
 
     def outside(self, x: Tensor, tolerance: float, to_rows: Callable[[Tensor], Tensor]) -> Tensor:
         """The part of vectors ``x`` ``(*any, d)`` outside of the span of the columns; zero, if it is rounding of x."""

@@ -2,7 +2,8 @@
 
 ``torch.linalg`` reads whether a matrix was singular, or whether its iterations converged, and raises an error. On a GPU
 the host waits for that. Inside ``unchecked()`` these functions ask for nothing: inverses, solutions and Cholesky
-factors come from the same LAPACK calls, and singular values from a fixed number of rotations (``linalg.jacobi``).
+factors come from the same LAPACK calls, singular values and eigenvectors from a fixed number of rotations
+(``linalg.jacobi``).
 Samples for which there is no result have numbers without meaning, NaN as a rule.
 """
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from minframe.checks import readable
 from minframe.linalg.jacobi import orthogonal_columns
+from minframe.linalg.qr import TINY
 from minframe.tracing import is_compiling, is_transformed
 
 
@@ -48,6 +50,22 @@ def svdvals(a: Tensor) -> Tensor:
     if may_wait(a):
         return torch.linalg.svdvals(a)
     return torch.linalg.vector_norm(orthogonal_columns(a), dim=-2).sort(-1, descending=True).values
+
+
+def eigh(a: Tensor) -> tuple[Tensor, Tensor]:
+    """``torch.linalg.eigh`` of positive semidefinite matrices: eigenvalues, the smallest first, and eigenvectors.
+
+    Inside ``unchecked()``, with t the trace, ``A + t`` has the same eigenvectors V, and rotations of its columns end at
+    ``(A + t) V``, columns as long as ``l + t``: none is short, and all are known to rounding of t, as LAPACK's are.
+    """
+    if may_wait(a):
+        values, vectors = torch.linalg.eigh(a)
+        return values, vectors
+    trace = a.diagonal(dim1=-2, dim2=-1).real.sum(-1)[..., None, None].clamp_min(TINY)
+    columns = orthogonal_columns(a / trace + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device))
+    lengths, order = torch.linalg.vector_norm(columns, dim=-2).sort(-1)
+    vectors = columns.gather(-1, order.unsqueeze(-2).expand(columns.shape)) / lengths.unsqueeze(-2)
+    return (lengths - 1) * trace.squeeze(-1), vectors
 
 
 def principal_columns(a: Tensor) -> Tensor:

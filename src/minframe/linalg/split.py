@@ -35,7 +35,7 @@ from torch import Tensor
 
 from minframe.checks import all_true, check_finite
 from minframe.layout import Dense, Layout
-from minframe.linalg import gpu, loops
+from minframe.linalg import at_need, gpu, loops
 from minframe.linalg.eigen import massless
 from minframe.linalg.form import adjoint, boost_to, signs, tilt
 from minframe.linalg.null import Null
@@ -165,7 +165,11 @@ def smooth(rows: Tensor, layout: Layout, found: Split, p: int, q: int) -> Tensor
     """
     back, ratio = adjoint(found.matrix, signs(p, q, rows.device)), None
     if found.momentum is None or not all_true(found.momentum):
-        s = layout.scatter(loops.multiply(rows, layout, back))
+        if at_need.serves(rows):
+            here = torch.ones_like(back[..., 0, 0], dtype=torch.bool) if found.momentum is None else ~found.momentum
+            s = at_need.scatter(rows, back, layout, here)
+        else:
+            s = layout.scatter(loops.multiply(rows, layout, back))
         mixed = s[..., p:, :p] - s[..., p:, :p].detach()
         if found.null is not None:  # nothing smooth to follow there
             mixed = torch.where(found.null.here[..., None, None], 0.0, mixed)
