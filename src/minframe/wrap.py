@@ -192,7 +192,8 @@ class Equivariant(RecordsLabelling):
         for name in () if frame.keeps_rows else (self.mask, self.batch):
             if name is not None and values.get(name) is not None:
                 values[name] = frame.reorder(values[name])
-        if self.batch_size and all(values.get(name) is not None for name in (self.batch, self.batch_size)):
+        counted = [name for name in (self.batch, self.batch_size) if name and values.get(name) is not None]
+        if self.batch_size and len(counted) == 2:
             values[self.batch_size] = frame.shown_layout.batch_shape[0]
         by = None if self.prior is None else self._turn(frame, values)
         if by is not None:
