@@ -37,6 +37,7 @@ bench: setup
 	$(BIN)/python lab/benchmarks/linear.py
 	$(BIN)/python lab/benchmarks/permutations.py
 	$(BIN)/python lab/benchmarks/graphs.py
+	$(BIN)/python lab/benchmarks/compiled.py
 
 # The pages in docs/, as docs/_build/index.html. The tests build them as well, and run every example in them.
 docs: setup
