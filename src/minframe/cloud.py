@@ -81,8 +81,9 @@ class Cloud:
     are further features that distinguish rows, for groups that reorder them. ``rounding`` is that of the coordinates,
     if it differs from that of their dtype, and ``distance`` ``(*batch, d)`` how far from the origin they were along
     each axis when they were rounded, if it has changed since. ``longest`` requests axes along the longest rows, in all
-    samples or in some, ``(*batch,)``; see ``linalg.qr``. ``counts`` ``(N,)`` says how many coincident rows each stands
-    for in smooth frames; see ``linalg.soft``.
+    samples or in some, ``(*batch,)``; see ``linalg.qr``. ``as_given``: longest rows tie within the rounding with which
+    they are given, and no more; of an indefinite form else also within that of a boost before. ``counts`` ``(N,)`` says
+    how many coincident rows each stands for in smooth frames; see ``linalg.soft``.
     """
 
     inputs: Sequence[tuple[Tensor, Type]]
@@ -93,6 +94,7 @@ class Cloud:
     rounding: float | None = None
     distance: Tensor | None = None
     longest: bool | Tensor = False
+    as_given: bool = False
     counts: Tensor | None = None
 
     @property

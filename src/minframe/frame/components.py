@@ -96,10 +96,16 @@ class Components:
         own = self.layout.collect([self.layout.amax(torch.linalg.vector_norm(self.values.detach(), dim=-1))])
         return torch.where(null.here.unsqueeze(-1), own, found)
 
+    @property
+    def given(self) -> float:
+        """The rounding of the rows as they are given over ``eps``, which allows for a boost before."""
+        return 1.5 * self.cloud.eps / self.eps
+
     def along(self, axes: slice) -> Rows:
         """The components along some axes, to choose among; by length, equal within the noise if longest are wanted."""
         cloud = self.cloud
-        floor = None if cloud.longest is False else self.noise * self.longest()
+        units = self.given if cloud.as_given else 1.0
+        floor = None if cloud.longest is False else self.noise * self.longest() * units
         precision = Precision(cloud.eps, cloud.tolerance, floor, cloud.name)
         return Rows(self.values[..., axes].detach(), self.layout, precision, None, cloud.longest, self.short)
 
@@ -142,8 +148,8 @@ class Components:
         energy = layout.take_rows(energies, found.positions).squeeze(-1)
         share = energy.abs() / mass.clamp_min(TINY)
         whole = layout.norm(rows)
-        given = 1.5 * self.cloud.eps / self.eps  # the momentum is that of the rows as given
-        error, noise = torch.add(chosen + self.cloud.offset(), share * whole, alpha=given), self.noise
+        # The momentum is that of the rows as given.
+        error, noise = torch.add(chosen + self.cloud.offset(), share * whole, alpha=self.given), self.noise
         least, k = MIN_THICKNESS * mass, chosen.shape[-1]
         most = torch.maximum(2.0 ** (k - 1) * noise * error.amax(-1, keepdim=True), least)
         if all_true(found.peaks > most.square()):  # no sum of errors is larger than this

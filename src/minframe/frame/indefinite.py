@@ -118,7 +118,9 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         span = NullSpan(null.here, null.loose, null.back @ turned, projector, null.rank)
         linear = torch.where(null.here[..., None, None], found.matrix @ null.boost @ turned, linear)
         inverse = group.inverse(linear)
-    ties, here = [axes.tied for axes in both if axes.tied is not None], rows.is_cpu and is_plain(determined)
+    ties = [axes.tied for axes in both if axes.tied is not None]
+    loosely = found.given < 1 and not cloud.as_given
+    here = rows.is_cpu and is_plain(determined)
     return LinearFrame(
         group=group,
         linear=linear,
@@ -131,6 +133,7 @@ def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
         decomposition=CanonicalRows(determined, coordinates, layout, full=here and bool(determined.all())),
         margin=lambda: _margin(found, [(a, axes.known) for a, axes in zip(blocks, both, strict=True)], time),
         tied=torch.stack(ties).any(0) if ties else None,
+        ties_loosely=loosely,
     )
 
 
@@ -153,7 +156,7 @@ def _time(group: PreservesForm) -> int | None:
 
 def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
     """The axes of a part in which rows choose the basis."""
-    chosen, parts = found.decomposed(axes), found.parts
+    chosen, parts, cloud = found.decomposed(axes), found.parts, found.cloud
     if parts.momentum is None:
         known, spanned = _of_eigenvectors(parts, axes)
     else:
@@ -165,7 +168,15 @@ def _axes(found: Components, axes: slice, time: int | None) -> _Axes:
             by_rows = parts.momentum.unsqueeze(-1)
             others = _of_eigenvectors(parts, axes)
             known, spanned = (torch.where(by_rows, a, b) for a, b in zip((known, spanned), others, strict=True))
-    return _Axes(known, spanned, found.basis(chosen, axes, known), chosen.coordinates[0], chosen.tied)
+    tied = chosen.tied_for(known)  # along others the average is taken, whichever row carries them
+    if cloud.longest is True and not cloud.as_given and found.given < 1:
+        # What may be rounding never ties. Whether it is, if a boost has moved the rows before, is not decided yet.
+        floor = found.along(axes).precision.floor
+        assert isinstance(floor, Tensor)
+        width = tie_width(chosen.peaks[..., :1], floor, cloud.tolerance) + floor
+        thin = (known & (chosen.peaks <= width.square())).any(-1)
+        tied = thin if tied is None else tied | thin
+    return _Axes(known, spanned, found.basis(chosen, axes, known), chosen.coordinates[0], tied)
 
 
 def _of_eigenvectors(parts: Split, axes: slice) -> tuple[Tensor, Tensor]:

@@ -98,12 +98,22 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
         return frame
     if PROMISED.get() and not readable(frame.tied):
         return undefined(frame, frame.tied)
-    tied = frame.tied.reshape(-1).nonzero().squeeze(-1)
-    # In a canonical order the first row that is long enough is taken, so that almost equal rows give the same choice.
-    few = replace(cloud.select(tied), longest=False)
-    points = point_set(group, few.tamed())
-    found = order_points(points, DEFAULT)
-    order, _, linear, pairs = _framed(group, few, found, points)
+    margin, undecided = frame, frame.tied
+    tied, order, linear, pairs = _of_tied(group, cloud, undecided)
+    if frame.ties_loosely and len({p.sample for p in pairs}) < len(tied):
+        # What is not symmetric has no rows that are equal but for a boost before. Its longest row is one for every
+        # observer as soon as it exceeds others by more than the rounding of the rows as they are given, while up to
+        # which difference a boost may have made two rows unequal is another length for each.
+        cloud = replace(cloud, as_given=True)
+        frame = group.frame_of(cloud)
+        undecided = torch.zeros_like(undecided) if frame.tied is None else frame.tied & undecided
+        symmetric = tied[[p.sample for p in pairs]]
+        undecided = undecided.reshape(-1).index_fill(0, symmetric, True).view(undecided.shape)
+        frame._margin = lambda: margin.margin
+        if all_true(~undecided):
+            return frame
+        if int(undecided.sum()) < len(tied):
+            tied, order, linear, pairs = _of_tied(group, cloud, undecided)
     # Rows of thin clouds, or after strong boosts, have their pose from the decomposition, which is that of one order:
     # what a product with the matrix leaves of them is less exact by their condition number.
     exact = frame.own_columns is None and linear.own_columns is None
@@ -118,7 +128,7 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
         every = (~mask).long().argsort(dim=-1, stable=True)
     every[tied] = order
     order = layout.unpad_order(every)
-    ordered = replace(cloud.reordered(order), longest=~frame.tied)
+    ordered = replace(cloud.reordered(order), longest=~undecided)
     whole = (frame.with_samples(tied, linear, ordered) if exact else None) or group.frame_of(ordered)
     whole._margin = lambda: frame.margin  # not that of the order which was chosen
     pairs = [replace(p, sample=int(tied[p.sample])) for p in pairs]
@@ -126,6 +136,18 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     return _with_true_symmetry(
         ProductFrame(group, cloud, order, whole, None, pairs, shown=False, margin=lambda: frame.margin)
     )
+
+
+def _of_tied(group: ActsLinearly, cloud: Cloud, tied: Tensor) -> tuple[Tensor, Tensor, LinearFrame, list[Pairs]]:
+    """The numbers of the ``tied`` samples, their canonical order, their frame in that order, and their symmetry.
+
+    In a canonical order the first row that is long enough is taken, so that almost equal rows give the same choice.
+    """
+    samples = tied.reshape(-1).nonzero().squeeze(-1)
+    few = replace(cloud.select(samples), longest=False)
+    points = point_set(group, few.tamed())
+    order, _, linear, pairs = _framed(group, few, order_points(points, DEFAULT), points)
+    return samples, order, linear, pairs
 
 
 def _with_true_symmetry(frame: ProductFrame) -> ProductFrame:

@@ -64,6 +64,7 @@ class LinearFrame(Frame):
         margin: computes the margin on demand.
         decomposition: the decomposition that gave the frame, if it still holds the canonical pose of the cloud.
         tied: ``(*batch,)``, where the order of the rows decided between equally long ones; ``None``: nowhere.
+        ties_loosely: rows also tie within what a boost before may have added to their rounding; see ``Cloud``.
     """
 
     group: ActsLinearly
@@ -82,6 +83,7 @@ class LinearFrame(Frame):
         own_inverse: Tensor | None = None,
         own_columns: Columns | None = None,
         tied: Tensor | None = None,
+        ties_loosely: bool = False,
     ) -> None:
         self.group = group
         self.linear = linear
@@ -94,6 +96,7 @@ class LinearFrame(Frame):
         self.layout = self.shown_layout = cloud.layout
         self.dtype = cloud.inputs[0][0].dtype if cloud.inputs else cloud.dtype
         self.tied = tied
+        self.ties_loosely = ties_loosely
         self._margin = margin
         self._decomposition = decomposition
         self._in_span: Tensor | None = None

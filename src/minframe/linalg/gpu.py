@@ -156,8 +156,9 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
         )
     check_finite(peaks[..., :1], precision.name)
     known = determined.view(torch.bool)
-    tied = qr.tied_samples(several.view(torch.bool), known, special) if longest is True else None
-    return PivotedQR(known, [pose], layout, basis, positions, peaks, tied=tied, zeroed=True)
+    ties = several.view(torch.bool) if longest is True else None
+    tied = None if ties is None else qr.tied_samples(ties, known, special)
+    return PivotedQR(known, [pose], layout, basis, positions, peaks, tied=tied, zeroed=True, several=ties)
 
 
 def rest_frame(

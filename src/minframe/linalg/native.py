@@ -208,7 +208,10 @@ def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, 
         tied = tied_samples(several, determined, special)
         tied = tied if bool(tied.any()) else None
     full = bool(found & FULL)
-    return PivotedQR(determined, [pose], layout, basis, positions, peaks, tied=tied, full=full, zeroed=True), found
+    decomposition = PivotedQR(
+        *(determined, [pose], layout, basis, positions, peaks), tied=tied, full=full, zeroed=True, several=several
+    )
+    return decomposition, found
 
 
 def scatter(rows: Tensor, layout: Layout) -> Tensor:

@@ -287,11 +287,13 @@ def pivoted_qr(rows: Rows, special: bool) -> PivotedQR:
     peaks, positions, basis = layout.collect(lengths), layout.collect(chosen), layout.identity(planes.values)
     basis = basis.conj() if basis.is_complex() else basis
     determined = peaks > rank_bound(peaks[..., :1], mean_square(squares[0], rows), floor, rows.precision)
-    tied = None
+    tied = several = None
     if rows.longest is True:
         several = layout.collect([layout.count_rows(rival) > 1 for rival in above])
         tied = tied_samples(several, determined, special)
-    return PivotedQR(determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied=tied)
+    return PivotedQR(
+        determined, [planes.own.movedim(0, -1)], layout, basis, positions, peaks, tied=tied, several=several
+    )
 
 
 def tied_samples(several: Tensor, determined: Tensor, special: bool) -> Tensor:

@@ -124,10 +124,18 @@ class PivotedQR(Oriented):
     Attributes:
         positions: ``(*batch, d)``, of the row that carries each axis; maybe behind all rows where not determined.
         peaks: ``(*batch, d)``, the largest squared length that was left at each step.
+        several: ``(*batch, d)``, whether several rows were the longest at each step; ``None``: only ``tied`` is known.
     """
 
     positions: Tensor
     peaks: Tensor
+    several: Tensor | None = field(default=None, kw_only=True)
+
+    def tied_for(self, known: Tensor) -> Tensor | None:
+        """``tied``, for axes that are ``known`` ``(*batch, d)`` alone, as far as it is known for which rows tie."""
+        if self.tied is None or self.several is None:
+            return self.tied
+        return (self.several & self.determined & known).any(-1)
 
 
 @dataclass(slots=True)
