@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from minframe.tracing import is_compiling, is_fake
+from minframe.tracing import constant_while_compiling, is_compiling, is_fake
 
 T = TypeVar("T")
 #: of each constant, as long as it lives, its copies by their device
@@ -23,7 +23,10 @@ _copies: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakIdKeyDictionar
 
 
 def constant(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A decorator: results are kept, those of ``maxsize`` arguments, and are the same in whatever context."""
+    """A decorator: results are kept, those of ``maxsize`` arguments, and are the same in whatever context.
+
+    In a graph that is traced they are constants too: no operation of the function is, and all shapes are known.
+    """
 
     def decorator(function: Callable[..., T]) -> Callable[..., T]:
         @lru_cache(maxsize)
@@ -32,9 +35,9 @@ def constant(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
         @wraps(function)
         def wrapped(*args: Hashable) -> T:
-            return function(*args) if is_compiling() else known(*args)
+            return known(*args)
 
-        return wrapped
+        return constant_while_compiling(wrapped)
 
     return decorator
 

@@ -77,17 +77,17 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < UNIT_ENTRY_ERROR).any(-1).all())
+        return _are_signed_permutations(self)
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
         grid = self.grid
-        return super().types | ({} if grid is None else {grid.name: grid})
+        return MatrixGroup.types | ({} if grid is None else {grid.name: grid})
 
     @property
     def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
         grid = self.grid
-        return super().frame_types + (() if grid is None else (grid.name,))
+        return MatrixGroup.frame_types + (() if grid is None else (grid.name,))
 
     def random(
         self,
@@ -159,8 +159,8 @@ class Discrete(MatrixGroup):
         else:
             if mask is not None or batch is not None:
                 raise ValueError(f"{names[mask is None]} is for rows, and there are only grids among the inputs")
-            lead = min((i.x.shape[: max(i.x.ndim - grid.core_ndim - 1, 0)] for i in grids), key=len)
-            layout, typed, relations = Dense(tuple(lead), 1), [], None
+            lead = min([i.x.ndim for i in grids]) - grid.core_ndim - 1
+            layout, typed, relations = Dense(tuple(grids[0].x.shape[: max(lead, 0)]), 1), [], None
         for i in grids:
             self.check(i.x, grid.name, i.name, layout)
         name = ", ".join(i.name for i in inputs)
@@ -249,6 +249,11 @@ class Discrete(MatrixGroup):
             f"a direct sum with {self} cannot be multiplied with mf.S(): inner products of points do not tell what its "
             f"elements leave in place. mf.S() * {self}, without the sum, can be had"
         )
+
+
+@constant(maxsize=64)
+def _are_signed_permutations(group: Discrete) -> bool:
+    return bool(((group.matrices.abs() - 1).abs() < UNIT_ENTRY_ERROR).any(-1).all())
 
 
 @constant(maxsize=64)
