@@ -33,11 +33,16 @@ def constant(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
         def known(*args: Hashable) -> T:
             return _alone(function, *args)
 
+        @constant_while_compiling
+        def boxed(*args: Hashable) -> tuple[T]:
+            return (known(*args),)
+
         @wraps(function)
         def wrapped(*args: Hashable) -> T:
-            return known(*args)
+            # Of several constant tensors torch.compile knows one alone, by the name of the function, but not of tuples.
+            return boxed(*args)[0] if is_compiling() else known(*args)
 
-        return constant_while_compiling(wrapped)
+        return wrapped
 
     return decorator
 

@@ -20,8 +20,9 @@ from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import BatchVector, Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, distances, orbit_scores, set_scores
-from minframe.linalg.grid import Matrices, grid_distances, grid_scores, moved_grid, tables, transformed
+from minframe.linalg.grid import Matrices, grid_distances, grid_scores, moved_grid, moved_shapes, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
+from minframe.tracing import is_compiling
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
@@ -213,7 +214,7 @@ class Discrete(MatrixGroup):
 
     def tables(self, x: Tensor) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
         """The tables of ``linalg.grid`` for grids of the shape of ``x``."""
-        return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
+        return tables(_as_tuples(self), _lengths(x, self.d))
 
     def frame_of(self, cloud: Cloud) -> DiscreteFrame:
         if cloud.longest is not False:
@@ -264,6 +265,11 @@ def _as_tuples(group: Discrete) -> Matrices:
 @constant(maxsize=64)
 def _as_tensor(allowed: tuple[bool, ...]) -> Tensor:
     return torch.tensor(allowed)
+
+
+def _lengths(x: Tensor, d: int) -> tuple[int, ...]:
+    """The shape of a grid. A compiler makes a graph for each."""
+    return tuple(int(length) for length in x.shape[-d:])
 
 
 def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
@@ -317,7 +323,7 @@ class DiscreteFrame(LinearFrame):
     def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
         grid: Any = self.group.grid
         d = grid.core_ndim
-        shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
+        shape = _lengths(x, d) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not all(allowed) and not self._brings(allowed):
             raise ValueError(
@@ -337,9 +343,25 @@ class DiscreteFrame(LinearFrame):
     def _original_shape(self, y: Tensor) -> tuple[int, ...]:
         """The shape of a canonical output ``y`` in the pose of the input: all elements exchange the same axes."""
         d = self.group.d
-        lengths = tuple(y.shape[-d:])
+        lengths = _lengths(y, d)
         if len(set(lengths)) == 1:
             return lengths
-        first = int(self.choice.first.flatten()[0])
-        moved = transformed(torch.empty(lengths, device="meta"), self.group.matrices[first].tolist())
-        return tuple(moved.shape)
+        # Those that could be chosen, by the shapes of the grids that did: often that is enough to know.
+        grids = getattr(self.cloud, "grids", ())
+        allowed = [tables(_as_tuples(self.group), _lengths(x, d))[1] for x in grids]
+        shapes = {
+            shape
+            for g, shape in enumerate(moved_shapes(_as_tuples(self.group), lengths))
+            if all(some[g] for some in allowed)
+        }
+        if len(shapes) > 1 and is_compiling():
+            raise NotImplementedError(
+                f"an output of type {self.group.grid.name!r} and the shape {lengths} can be that of grids of the shapes "  # type: ignore[union-attr]
+                f"{sorted(shapes)}, which depends on the data: compiled, let a grid of unequal lengths determine the "
+                "frame, or make grids square"
+            )
+        if len(shapes) > 1:
+            first = int(self.choice.first.flatten()[0])
+            return moved_shapes(_as_tuples(self.group), lengths)[first]
+        (shape,) = shapes
+        return shape
