@@ -356,9 +356,8 @@ class DiscreteFrame(LinearFrame):
         }
         if len(shapes) > 1 and is_compiling():
             raise NotImplementedError(
-                f"an output of type {self.group.grid.name!r} and the shape {lengths} can be that of grids of the shapes "  # type: ignore[union-attr]
-                f"{sorted(shapes)}, which depends on the data: compiled, let a grid of unequal lengths determine the "
-                "frame, or make grids square"
+                f"a grid of the shape {lengths} is carried back to one of {sorted(shapes)}, which depends on the data: "
+                "in compiled code, let a grid of unequal lengths determine the frame, or make grids square"
             )
         if len(shapes) > 1:
             first = int(self.choice.first.flatten()[0])
