@@ -13,7 +13,7 @@ import torch.multiprocessing
 from torch import Tensor, nn
 
 import minframe as mf
-from table import DTYPES, FAMILIES, clouds_for, gentle, wild
+from table import DTYPES, FAMILIES, GROUPS, clouds_for, gentle, number, relative, wild
 
 EUCLIDEAN = [make(3) for make in FAMILIES]
 
@@ -262,6 +262,26 @@ def test_function_transforms_inside_compiled_code(group: mf.Group, transform: st
 
 
 @pytest.mark.slow
+def one_of_each_kind() -> list[mf.Group]:
+    """All sums of the table; of other groups one of each kind, of three dimensions if there is one."""
+    found: dict[object, mf.Group] = {}
+    for group in sorted(GROUPS, key=lambda g: (abs(g.d - 3), getattr(g, "n", 4) != 4)):
+        kind = (type(group), group.complex, bool(getattr(group, "q", 0)), getattr(group, "reflections", False))
+        found.setdefault(str(group) if hasattr(group, "groups") else kind, group)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("group", one_of_each_kind(), ids=str)
+def test_every_group_compiles_and_exports(group: mf.Group) -> None:
+    x = torch.randn(2, 5, group.d, dtype=number(group))
+    model = mf.Equivariant(wild, group).eval()
+    expected = model(x)
+    torch._dynamo.reset()
+    assert relative(torch.compile(model, backend="aot_eager", fullgraph=True)(x), expected) < 1e-11
+    torch._dynamo.reset()
+    assert relative(torch.export.export(model, (x,)).module()(x), expected) < 1e-11
+
+
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Lorentz(3), mf.GL(3)], ids=str)
 def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
     # How many samples a batch vector has is known only from its values; it may be another number each time.
