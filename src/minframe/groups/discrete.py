@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -268,8 +269,8 @@ def _as_tensor(allowed: tuple[bool, ...]) -> Tensor:
 
 
 def _lengths(x: Tensor, d: int) -> tuple[int, ...]:
-    """The shape of a grid. A compiler makes a graph for each."""
-    return tuple(int(length) for length in x.shape[-d:])
+    """The shape of a grid, as numbers: compiled code has a graph for each, as tables differ."""
+    return tuple(operator.index(length) for length in x.shape[-d:])
 
 
 def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
