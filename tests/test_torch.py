@@ -13,7 +13,7 @@ import torch.multiprocessing
 from torch import Tensor, nn
 
 import minframe as mf
-from table import DTYPES, FAMILIES, clouds_for, gentle, wild
+from table import DTYPES, FAMILIES, GROUPS, clouds_for, gentle, number, relative, wild
 
 EUCLIDEAN = [make(3) for make in FAMILIES]
 
@@ -262,6 +262,123 @@ def test_function_transforms_inside_compiled_code(group: mf.Group, transform: st
 
 
 @pytest.mark.slow
+def one_of_each_kind() -> list[mf.Group]:
+    """All sums of the table; of other groups one of each kind, of three dimensions if there is one."""
+    found: dict[object, mf.Group] = {}
+    for group in sorted(GROUPS, key=lambda g: (abs(g.d - 3), getattr(g, "n", 4) != 4)):
+        kind = (type(group), group.complex, bool(getattr(group, "q", 0)), getattr(group, "reflections", False))
+        found.setdefault(str(group) if hasattr(group, "groups") else kind, group)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("group", one_of_each_kind(), ids=str)
+def test_every_group_compiles_and_exports(group: mf.Group) -> None:
+    x = torch.randn(2, 5, group.d, dtype=number(group))
+    model = mf.Equivariant(wild, group).eval()
+    expected = model(x)
+    torch._dynamo.reset()
+    assert relative(torch.compile(model, backend="aot_eager", fullgraph=True)(x), expected) < 1e-11
+    torch._dynamo.reset()
+    assert relative(torch.export.export(model, (x,)).module()(x), expected) < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("group", "frames"),
+    [
+        (mf.Dihedral(4), mf.frames.Unordered()),
+        (mf.S() * mf.Dihedral(4), mf.frames.Minimal()),
+        (mf.S() * mf.Cyclic(5), mf.frames.Minimal()),
+        (mf.Octahedral(), mf.frames.Unordered()),
+        (mf.S() * mf.Octahedral(reflections=True), mf.frames.Minimal()),
+        (mf.Octahedral(), mf.frames.Smooth(poses=30)),
+    ],
+    ids=str,
+)
+def test_finite_groups_compile_in_any_order_of_rows(group: mf.Group, frames: mf.frames.Method) -> None:
+    """A square, which has a symmetry, and clouds that have none: values, derivatives, other batches."""
+    d = 3 if "Octahedral" in str(group) else 2
+    x = torch.randn(3, 4, d, dtype=torch.float64)
+    x[0] = torch.nn.functional.pad(torch.tensor([[1.0, 1], [1, -1], [-1, -1], [-1, 1]]), (0, d - 2))
+    mask = torch.tensor([[True] * 4, [True, False, True, True], [True, True, False, True]])
+
+    def net(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        y = wild(x) * mask.unsqueeze(-1)
+        return y, y.square().sum((-2, -1))
+
+    model = mf.Equivariant(net, group, {"x": "point"}, ("point", "scalar"), frames=frames, mask="mask").eval()
+
+    def value_and_gradient(f: nn.Module) -> tuple[Tensor, Tensor]:
+        z = x.clone().requires_grad_()
+        y, energy = f(z, mask=mask)
+        (gradient,) = torch.autograd.grad((y * mask.unsqueeze(-1)).sin().sum() + energy.sum(), z)
+        return y.detach(), gradient
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for got, want in zip(value_and_gradient(compiled), value_and_gradient(model), strict=True):
+        assert relative(got, want) < 1e-11
+    plain = mf.Equivariant(wild, group, frames=frames).eval()
+    fixed = isinstance(frames, mf.frames.Smooth)  # as the number of poses in all is
+    sizes = None if fixed else ({0: torch.export.Dim("batch", min=2, max=64)},)
+    program = torch.export.export(plain, (x,), dynamic_shapes=sizes).module()
+    more = x.flip(1) if fixed else torch.cat([x, x.flip(1)])
+    assert relative(program(more), plain(more)) < 1e-11
+
+
+class Slanted(nn.Module):
+    """A backbone on grids without symmetry."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.linspace(1, 2, x.shape[-1], dtype=x.dtype) + x.roll(1, -2)
+
+
+@pytest.mark.parametrize(
+    ("group", "shape"),
+    [(mf.Dihedral(4), (5, 5)), (mf.Cyclic(4), (6, 4)), (mf.Cyclic(2), (4, 6)), (mf.Octahedral(), (4, 3, 3))],
+    ids=str,
+)
+def test_grids_compile_and_export(group: mf.Group, shape: tuple[int, ...]) -> None:
+    kind = "image" if len(shape) == 2 else "voxels"
+    model = mf.Equivariant(Slanted(), group, kind, kind).eval()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for more in (0, 1, 2):  # other lengths are other graphs, with tables of their own
+        x = torch.randn(2, 1, *(length + more for length in shape))
+        torch.testing.assert_close(compiled(x), model(x))
+    torch.testing.assert_close(torch.export.export(model, (x,)).module()(x), model(x))
+
+
+def test_several_constants_in_one_graph() -> None:
+    model = mf.Equivariant(wild, mf.Cyclic(6) + mf.Dihedral(4) + mf.Octahedral()).eval()
+    x = torch.randn(2, 5, 7, dtype=torch.float64)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), model(x))
+
+
+def test_exports_finite_groups_with_any_number_of_rows() -> None:
+    model = mf.Equivariant(wild, mf.Dihedral(4)).eval()
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(model, (torch.randn(2, 5, 2),), dynamic_shapes=({1: rows},))
+    x = torch.randn(2, 9, 2)
+    torch.testing.assert_close(program.module()(x), model(x))
+
+
+def test_representations_compile() -> None:
+    mirror = mf.Finite({"o": [[1, 2, 3], [2, 1, -3]], "a": [[1, 2], [2, 1]]})
+    model, x = mf.Equivariant(nn.Linear(3, 2), mirror, "o", "a").eval(), torch.randn(5, 3)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(x), model(x))
+    torch.testing.assert_close(torch.export.export(model, (x,)).module()(x), model(x))
+
+
+def test_what_a_graph_cannot_know_is_an_error_of_our_own() -> None:
+    """Points alone determine the frame, and the image exchanges its lengths in some samples."""
+    model = mf.Equivariant(lambda x, im: im, mf.Dihedral(4), {"x": "point", "im": "image"}, "image", frame_on="x")
+    inputs = torch.randn(4, 6, 2), torch.randn(4, 1, 5, 4)
+    with pytest.raises(NotImplementedError, match="depends on the data"):
+        torch.export.export(model.eval(), inputs)
+
+
 @pytest.mark.parametrize("group", [mf.E(3), mf.SO(3), mf.Lorentz(3), mf.GL(3)], ids=str)
 def test_compiles_with_a_batch_vector(group: mf.Group) -> None:
     # How many samples a batch vector has is known only from its values; it may be another number each time.

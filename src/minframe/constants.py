@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from minframe.tracing import is_compiling, is_fake
+from minframe.tracing import constant_while_compiling, is_compiling, is_fake
 
 T = TypeVar("T")
 #: of each constant, as long as it lives, its copies by their device
@@ -23,16 +23,24 @@ _copies: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakIdKeyDictionar
 
 
 def constant(maxsize: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A decorator: results are kept, those of ``maxsize`` arguments, and are the same in whatever context."""
+    """A decorator: results are kept, those of ``maxsize`` arguments, and are the same in whatever context.
+
+    In a graph that is traced they are constants too: no operation of the function is, and all shapes are known.
+    """
 
     def decorator(function: Callable[..., T]) -> Callable[..., T]:
         @lru_cache(maxsize)
         def known(*args: Hashable) -> T:
             return _alone(function, *args)
 
+        @constant_while_compiling
+        def boxed(*args: Hashable) -> tuple[T]:
+            return (known(*args),)
+
         @wraps(function)
         def wrapped(*args: Hashable) -> T:
-            return function(*args) if is_compiling() else known(*args)
+            # Of several constant tensors torch.compile knows one alone, by the name of the function, but not of tuples.
+            return boxed(*args)[0] if is_compiling() else known(*args)
 
         return wrapped
 

@@ -33,7 +33,8 @@ def check_rowwise(types: Mapping[str, Any], values: Mapping[str, Any], cloud: Cl
     layout = cloud.layout
     unmoved = [item for name, x in values.items() for item in _unmoved(types.get(name), x, (name,))]
     edges = {x.shape[1] for _, x, _ in _tensors(values) if _lists_edges(x)}
-    found = [(item, entries) for item in unmoved if (entries := _belongs_to(*item, layout, edges))]
+    entries = [(item, _belongs_to(*item, layout, edges)) for item in unmoved]
+    found = [(item, words) for item, words in entries if words is not None]
     if not found or _nothing_to_reorder(layout):
         return
     (path, x, kind), (what, type) = found[0]

@@ -1,7 +1,8 @@
 """Frames that depend on values of the data, as operators that ``torch.compile`` and ``torch.export`` do not trace.
 
-While a graph is traced the order of the rows and the average over the symmetry are calls of the operators below. They
-build the frame of their inputs, as in eager mode, and return the requested part of it. The group is passed by its name.
+While a graph is traced the order of the rows and the average over the symmetry are calls of the operators below; under
+finite groups, whatever the frame does to a tensor. They build the frame of their inputs, as in eager mode, and return
+the requested part of it. The group is passed by its name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from minframe.checks import unchecked
 from minframe.cloud import Cloud, Relations
 from minframe.frame.base import Acts, Frame
 from minframe.frame.linear import ActsLinearly
-from minframe.frame.product import ProductFrame
+from minframe.frame.orbit import OrbitFrame
+from minframe.frame.product import Pair, ProductFrame
+from minframe.frame.size import Size
+from minframe.labelling.action import take_nodes
 from minframe.layout import Dense, Ragged
 from minframe.tracing import constant_while_compiling
 from minframe.types import PRODUCT_TYPES, Type
@@ -178,3 +182,115 @@ class CompiledFrame(ProductFrame):
 
     def over_pairs(self, y: Tensor, kind: Type, nodes: int, adjoint: bool = False) -> Tensor:
         return _pair_average(y.contiguous(), kind.name, nodes, adjoint, *self._arguments)
+
+
+@torch.library.custom_op("minframe::orbit_choice", mutates_args=())
+def _orbit_choice(
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The number of one element and the order of the rows under it, and the margin."""
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
+    assert isinstance(frame, OrbitFrame)
+    order = frame.layout.unpad_order(frame._order)
+    return frame.choice.first.clone(), order.contiguous().clone(), frame.margin.contiguous().clone()
+
+
+@_orbit_choice.register_fake
+def _(
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows = inputs[0].shape[:-1]
+    order = inputs[0].new_empty(rows, dtype=torch.int64)
+    return order.new_empty(math.prod(rows[:-1])), order, order.new_empty(rows[:-1], dtype=torch.float64)
+
+
+@torch.library.custom_op("minframe::orbit_moved", mutates_args=())
+def _orbit_moved(
+    x: Tensor,
+    type: str,
+    rows: int,
+    inward: bool,
+    alone: bool,
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> Tensor:
+    frame = _frame(inputs, nodes, edges, mask, types, group, maker)
+    assert isinstance(frame, OrbitFrame)
+    return frame.moved(x, PRODUCT_TYPES[type], rows, inward, alone).contiguous()
+
+
+@_orbit_moved.register_fake
+def _(
+    x: Tensor,
+    type: str,
+    rows: int,
+    inward: bool,
+    alone: bool,
+    inputs: list[Tensor],
+    nodes: list[Tensor],
+    edges: list[Tensor],
+    mask: Tensor | None,
+    types: str,
+    group: str,
+    maker: str,
+) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _orbit_backward(ctx, gradient: Tensor):  # type: ignore[no-untyped-def]
+    kind, rows, inward, alone, *cloud = ctx.rest
+    nothing = [[None] * len(x) if isinstance(x, list) else None for x in ctx.rest]
+    return _orbit_moved(gradient.contiguous(), kind, rows, not inward, alone, *cloud), *nothing
+
+
+_orbit_moved.register_autograd(_orbit_backward, setup_context=_setup)
+
+
+class CompiledOrbitFrame(OrbitFrame):
+    """A frame of a finite group in any order of the rows, in a graph that is being traced."""
+
+    def __init__(self, group: Acts, matrices: Tensor, cloud: Cloud, shown: bool) -> None:
+        self._prepare(group, matrices, cloud, shown)
+        self._arguments = _arguments(group, cloud, "product" if shown else "unordered")
+
+    def moved(self, x: Tensor, kind: Type, nodes: int, inward: bool, alone: bool) -> Tensor:
+        return _orbit_moved(x.contiguous(), kind.name, nodes, inward, alone, *self._arguments)
+
+    @property
+    def element(self) -> Any:
+        first, order, _ = _orbit_choice(*self._arguments)
+        linear = self.matrices[first].to(self.cloud.dtype).view(*self.layout.batch_shape, *self.matrices.shape[1:])
+        return Pair(order, linear) if self._shown else linear
+
+    @property
+    def rank(self) -> Tensor:
+        first, _, _ = _orbit_choice(*self._arguments)
+        return torch.full_like(first, self.matrices.shape[-1]).view(self.layout.batch_shape)
+
+    @property
+    def size(self) -> Size:
+        raise NotImplementedError(f"the size of a frame of {self.group} is no tensor: ask for it outside of a graph")
+
+    @property
+    def margin(self) -> Tensor:
+        return _orbit_choice(*self._arguments)[2]
+
+    def reorder(self, x: Tensor) -> Tensor:
+        return take_nodes(x, _orbit_choice(*self._arguments)[1]) if self._shown else x

@@ -16,7 +16,7 @@ from minframe.checks import PROMISED, all_true, check_not_mapped, readable
 from minframe.cloud import Cloud
 from minframe.dtypes import wide
 from minframe.frame.base import Acts, Frame
-from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame
+from minframe.frame.compiled import FRAME_MAKERS, CompiledFrame, CompiledOrbitFrame
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.frame.orbit import OrbitFrame
 from minframe.frame.ordinary import order_apart, undefined
@@ -58,6 +58,8 @@ def check_values(group: Acts, cloud: Cloud) -> None:
 def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     """The frame of permutations together with a linear group."""
     matrices = getattr(group.linear, "matrices", None)
+    if matrices is not None and is_compiling():
+        return CompiledOrbitFrame(group, matrices, cloud, True)
     if matrices is not None:  # a finite group
         return OrbitFrame(group, matrices, cloud, True, group.permutations.backend, group.permutations.rtol)
     if is_compiling():
@@ -87,6 +89,8 @@ def unordered_frame(group: ActsLinearly, cloud: Cloud) -> Frame:
     matrices = getattr(group, "matrices", None)
     if matrices is not None and not cloud.inputs:  # grids have no rows
         return group.frame_of(cloud)
+    if matrices is not None and is_compiling():
+        return CompiledOrbitFrame(group, matrices, cloud, False)
     if matrices is not None:  # a finite group
         return OrbitFrame(group, matrices, cloud, False, DEFAULT)
     cloud = replace(cloud, longest=True)

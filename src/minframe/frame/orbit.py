@@ -48,6 +48,21 @@ class OrbitFrame(Frame):
     def __init__(
         self, group: Any, matrices: Tensor, cloud: Cloud, shown: bool, backend: str, rtol: float | None = 0.0
     ) -> None:
+        self._prepare(group, matrices, cloud, shown)
+        self._mask = self.layout.padding_mask()
+        self._colours, self._edges = None, None
+        relations = cloud.relations
+        if relations is not None and (relations.nodes or relations.edges):
+            self._colours, self._edges, _ = coloured(relations, self.layout, rtol, None, cloud.name)
+        with torch.no_grad():
+            self._rows, self._fixed = _parts(cloud, self._mask)
+            scores = [self._scores(self._rows, f) for f in FREQUENCIES]
+            self.choice = choose([scores[0], *map(self._sample_scores, self._fixed), *scores[1:]])
+            self._several = not all_true(self.choice.count == 1)
+            self._symmetries = self._ordered(backend) if shown or self._several else {}
+
+    def _prepare(self, group: Any, matrices: Tensor, cloud: Cloud, shown: bool) -> None:
+        """What is known without looking at the data."""
         if getattr(cloud, "grids", ()):
             raise ValueError(
                 f"the rows of {cloud.name} cannot be put in an order beside grids: let frame_on name the grids alone, "
@@ -60,17 +75,6 @@ class OrbitFrame(Frame):
         self.keeps_rows = not shown
         self._shown = shown
         self.matrices = beside(matrices, cloud.inputs[0][0])
-        self._mask = self.layout.padding_mask()
-        self._colours, self._edges = None, None
-        relations = cloud.relations
-        if relations is not None and (relations.nodes or relations.edges):
-            self._colours, self._edges, _ = coloured(relations, self.layout, rtol, None, cloud.name)
-        with torch.no_grad():
-            self._rows, self._fixed = _parts(cloud, self._mask)
-            scores = [self._scores(self._rows, f) for f in FREQUENCIES]
-            self.choice = choose([scores[0], *map(self._sample_scores, self._fixed), *scores[1:]])
-            self._several = not all_true(self.choice.count == 1)
-            self._symmetries = self._ordered(backend) if shown or self._several else {}
 
     # How the elements are chosen.
 
@@ -204,52 +208,56 @@ class OrbitFrame(Frame):
         return margin.view(self.layout.batch_shape)
 
     def to_canonical(self, x: Tensor, type: str = "point") -> Tensor:
-        alone = torch.nn.functional.one_hot(self.choice.first, len(self.matrices)).double()
-        return self._inward(x, type, alone, mean=False)
+        return self._moved(x, self._checked(x, type, "x"), inward=True, alone=True)
 
     def pose(self, x: Tensor, type: str = "point", own: bool = False) -> Tensor:
-        return self._inward(x, type, self.choice.weights, mean=True)
+        return self._moved(x, self._checked(x, type, "x"), inward=True)
 
     def reorder(self, x: Tensor) -> Tensor:
         return take_nodes(x, self.layout.unpad_order(self._order)) if self._shown else x
 
-    def _inward(self, x: Tensor, type: str, weights: Tensor, mean: bool) -> Tensor:
-        kind = self.group.type(type)
-        self.group.check(x, type, "x", self.layout)
-        x = self.layout.clean(x, kind.core_ndim)
+    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
+        return self._moved(y, self._checked(y, type, "y"), inward=False)
+
+    def _checked(self, x: Tensor, type: str, name: str) -> Type:
+        """The type of that name, after checking that ``x`` is of it."""
+        kind: Type = self.group.type(type)
+        self.group.check(x, type, name, self.layout)
+        return kind
+
+    def _moved(self, x: Tensor, kind: Type, inward: bool, alone: bool = False) -> Tensor:
+        if inward:
+            x = self.layout.clean(x, kind.core_ndim)
         nodes = self._nodes(x, kind)
         if not (nodes or kind.core_ndim or kind.parity):
             return x
-        y = _pad(self.layout, x, nodes)
-        total = torch.zeros_like(y, dtype=torch.promote_types(wide(y).dtype, torch.float64))
-        for g, samples in self._chosen(weights):
-            z = self._act(wide(y[samples]), self.matrices[g].mT, kind)
-            if self._symmetries and nodes:
-                z = self._take(z, g, samples, nodes, back=False, mean=mean)
-            total = total.index_add(0, samples, _scaled(z, weights[samples, g]))
-        if nodes and self._symmetries and not self._shown:
-            total = _taken(total, inverse(self._order), nodes)
-        result = _unpad(self._canonical_layout() if self._shown else self.layout, total, nodes)
-        return narrow(result, x.dtype if x.is_floating_point() else torch.get_default_dtype())
+        return self.moved(x if x.is_floating_point() else x.to(torch.get_default_dtype()), kind, nodes, inward, alone)
 
-    def from_canonical(self, y: Tensor, type: str = "point") -> Tensor:
-        kind = self.group.type(type)
-        self.group.check(y, type, "y", self.layout)
-        nodes = self._nodes(y, kind)
-        if not (nodes or kind.core_ndim or kind.parity):
-            return y
-        dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
-        padded = wide(_pad(self._canonical_layout() if self._shown else self.layout, y, nodes).to(dtype))
-        if nodes and self._symmetries and not self._shown:
+    def moved(self, x: Tensor, kind: Type, nodes: int, inward: bool, alone: bool) -> Tensor:
+        """The mean of ``g^-1 . x`` over the frame if ``inward``, else of ``g . x``; each is the adjoint of the other.
+
+        ``alone``: the frame with one of its elements only. ``nodes`` axes of ``x``, which is floating, are permuted.
+        """
+        weights = self.choice.weights
+        if alone:
+            weights = torch.nn.functional.one_hot(self.choice.first, len(self.matrices)).double()
+        shown = self._canonical_layout() if self._shown else self.layout
+        padded = wide(_pad(self.layout if inward else shown, x, nodes))
+        ordered = bool(nodes and self._symmetries)
+        if ordered and not inward and not self._shown:
             padded = _taken(padded, self._order, nodes)
-        total = torch.zeros_like(padded)
-        for g, samples in self._chosen(self.choice.weights):
+        total = torch.zeros_like(padded, dtype=torch.promote_types(padded.dtype, torch.float64))
+        for g, samples in self._chosen(weights):
             z = padded[samples]
-            if self._symmetries and nodes:
-                z = self._take(z, g, samples, nodes, back=True, mean=True)
-            z = self._act(z, self.matrices[g], kind)
-            total = total.index_add(0, samples, _scaled(z, self.choice.weights[samples, g]))
-        return narrow(_unpad(self.layout, total, nodes), dtype)
+            if ordered and not inward:
+                z = self._take(z, g, samples, nodes, back=True, mean=not alone)
+            z = self._act(z, self.matrices[g].mT if inward else self.matrices[g], kind)
+            if ordered and inward:
+                z = self._take(z, g, samples, nodes, back=False, mean=not alone)
+            total = total.index_add(0, samples, _scaled(z, weights[samples, g]))
+        if ordered and inward and not self._shown:
+            total = _taken(total, inverse(self._order), nodes)
+        return narrow(_unpad(shown if inward else self.layout, total, nodes), x.dtype)
 
     def _chosen(self, weights: Tensor) -> list[tuple[int, Tensor]]:
         """The elements with weight, and the samples in which each has weight."""

@@ -68,11 +68,8 @@ def combined(parts: Sequence[WeightedFrame], sizes: Sequence[int], fixed: bool =
             blocks.append(eye if block is None else block[pick])
         return blocks
 
-    columns = [
-        None if (own := part.elements.own_columns) is None else own.take(pick)
-        for part, pick in zip(parts, picks, strict=True)
-    ]
-
+    owned = [part.elements.own_columns for part in parts]
+    columns = [None if own is None else own.take(pick) for own, pick in zip(owned, picks, strict=True)]
     stabilisers = [
         part.stabiliser.spread(lambda x, pick=pick: x[pick])  # type: ignore[misc]
         for part, pick in zip(parts, picks, strict=True)

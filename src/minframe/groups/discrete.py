@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,9 @@ from minframe.groups.base import default_atol
 from minframe.groups.matrix import MatrixGroup
 from minframe.layout import BatchVector, Dense, Layout
 from minframe.linalg.finite import FiniteStabiliser, distances, orbit_scores, set_scores
-from minframe.linalg.grid import Matrices, grid_distances, grid_scores, moved_grid, tables, transformed
+from minframe.linalg.grid import Matrices, grid_distances, grid_scores, moved_grid, moved_shapes, tables, transformed
 from minframe.linalg.orbit import Choice, Scores, choose, shares, softened
+from minframe.tracing import is_compiling
 from minframe.types import Type
 
 GRIDS = {2: Type("image", 2), 3: Type("voxels", 3)}
@@ -77,17 +79,17 @@ class Discrete(MatrixGroup):
     @property
     def maps_grids(self) -> bool:
         """Whether all elements are signed permutations."""
-        return bool(((self.matrices.abs() - 1).abs() < UNIT_ENTRY_ERROR).any(-1).all())
+        return _are_signed_permutations(self)
 
     @property
     def types(self) -> dict[str, Type]:  # type: ignore[override]
         grid = self.grid
-        return super().types | ({} if grid is None else {grid.name: grid})
+        return MatrixGroup.types | ({} if grid is None else {grid.name: grid})
 
     @property
     def frame_types(self) -> tuple[str, ...]:  # type: ignore[override]
         grid = self.grid
-        return super().frame_types + (() if grid is None else (grid.name,))
+        return MatrixGroup.frame_types + (() if grid is None else (grid.name,))
 
     def random(
         self,
@@ -159,8 +161,8 @@ class Discrete(MatrixGroup):
         else:
             if mask is not None or batch is not None:
                 raise ValueError(f"{names[mask is None]} is for rows, and there are only grids among the inputs")
-            lead = min((i.x.shape[: max(i.x.ndim - grid.core_ndim - 1, 0)] for i in grids), key=len)
-            layout, typed, relations = Dense(tuple(lead), 1), [], None
+            lead = min([i.x.ndim for i in grids]) - grid.core_ndim - 1
+            layout, typed, relations = Dense(tuple(grids[0].x.shape[: max(lead, 0)]), 1), [], None
         for i in grids:
             self.check(i.x, grid.name, i.name, layout)
         name = ", ".join(i.name for i in inputs)
@@ -213,7 +215,7 @@ class Discrete(MatrixGroup):
 
     def tables(self, x: Tensor) -> tuple[tuple[int, ...], tuple[bool, ...], Tensor, Tensor]:
         """The tables of ``linalg.grid`` for grids of the shape of ``x``."""
-        return tables(_as_tuples(self), tuple(x.shape[-self.d :]))
+        return tables(_as_tuples(self), _lengths(x, self.d))
 
     def frame_of(self, cloud: Cloud) -> DiscreteFrame:
         if cloud.longest is not False:
@@ -252,6 +254,11 @@ class Discrete(MatrixGroup):
 
 
 @constant(maxsize=64)
+def _are_signed_permutations(group: Discrete) -> bool:
+    return bool(((group.matrices.abs() - 1).abs() < UNIT_ENTRY_ERROR).any(-1).all())
+
+
+@constant(maxsize=64)
 def _as_tuples(group: Discrete) -> Matrices:
     return tuple(tuple(tuple(map(float, row)) for row in g) for g in group.matrices.round().tolist())
 
@@ -259,6 +266,11 @@ def _as_tuples(group: Discrete) -> Matrices:
 @constant(maxsize=64)
 def _as_tensor(allowed: tuple[bool, ...]) -> Tensor:
     return torch.tensor(allowed)
+
+
+def _lengths(x: Tensor, d: int) -> tuple[int, ...]:
+    """The shape of a grid, as numbers: compiled code has a graph for each, as tables differ."""
+    return tuple(operator.index(length) for length in x.shape[-d:])
 
 
 def _channels(x: Tensor, layout: Layout, d: int) -> Tensor:
@@ -312,7 +324,7 @@ class DiscreteFrame(LinearFrame):
     def _moved(self, x: Tensor, inward: bool, alone: bool = False) -> Tensor:
         grid: Any = self.group.grid
         d = grid.core_ndim
-        shape = tuple(x.shape[-d:]) if inward else self._original_shape(x)
+        shape = _lengths(x, d) if inward else self._original_shape(x)
         canonical, allowed, table_in, table_out = tables(_as_tuples(self.group), shape)
         if inward and not all(allowed) and not self._brings(allowed):
             raise ValueError(
@@ -332,9 +344,24 @@ class DiscreteFrame(LinearFrame):
     def _original_shape(self, y: Tensor) -> tuple[int, ...]:
         """The shape of a canonical output ``y`` in the pose of the input: all elements exchange the same axes."""
         d = self.group.d
-        lengths = tuple(y.shape[-d:])
+        lengths = _lengths(y, d)
         if len(set(lengths)) == 1:
             return lengths
-        first = int(self.choice.first.flatten()[0])
-        moved = transformed(torch.empty(lengths, device="meta"), self.group.matrices[first].tolist())
-        return tuple(moved.shape)
+        # Those that could be chosen, by the shapes of the grids that did: often that is enough to know.
+        grids = getattr(self.cloud, "grids", ())
+        allowed = [tables(_as_tuples(self.group), _lengths(x, d))[1] for x in grids]
+        shapes = {
+            shape
+            for g, shape in enumerate(moved_shapes(_as_tuples(self.group), lengths))
+            if all(some[g] for some in allowed)
+        }
+        if len(shapes) > 1 and is_compiling():
+            raise NotImplementedError(
+                f"a grid of the shape {lengths} is carried back to one of {sorted(shapes)}, which depends on the data: "
+                "in compiled code, let a grid of unequal lengths determine the frame, or make grids square"
+            )
+        if len(shapes) > 1:
+            first = int(self.choice.first.flatten()[0])
+            return moved_shapes(_as_tuples(self.group), lengths)[first]
+        (shape,) = shapes
+        return shape

@@ -176,7 +176,8 @@ class Finite(Group):
                 "types with rows, as in mf.Finite({...}, rows=('point',))"
             )
         else:
-            layout = Dense(min((tuple(i.x.shape[:-1]) for i in inputs), key=len), 1)
+            lead = min([i.x.ndim for i in inputs]) - 1
+            layout = Dense(tuple(inputs[0].x.shape[:lead]), 1)
         for name, x, kind in inputs:
             self.check(x, kind, name, layout)
         typed = [(layout.clean(x, 1), self.type(kind)) for _, x, kind in inputs]

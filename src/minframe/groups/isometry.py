@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -38,6 +37,8 @@ class Isometry(MatrixGroup):
     p: int
     q: int = 0
     d: int = field(init=False, repr=False, compare=False)
+    #: the signs of the form; no cached property, as those of Python 3.11 have a lock, which torch.compile cannot trace
+    metric: tuple[int, ...] = field(init=False, repr=False, compare=False)
     special: ClassVar[bool] = False
     orthochronous: ClassVar[bool] = False
 
@@ -55,15 +56,10 @@ class Isometry(MatrixGroup):
                 object.__setattr__(self, "p", self.q)
                 object.__setattr__(self, "q", 0)
         object.__setattr__(self, "d", self.p + self.q)
-        _ = self.metric  # now: up to Python 3.11 its cache has a lock, which torch.compile cannot trace
+        object.__setattr__(self, "metric", (1,) * self.p + (-1,) * self.q)
 
     def __repr__(self) -> str:
         return described(self, self.p, *([self.q] if self.q else []))
-
-    @cached_property
-    def metric(self) -> tuple[int, ...]:
-        """The signs of the form."""
-        return (1,) * self.p + (-1,) * self.q
 
     def inner(self, x: Tensor, y: Tensor, negate: bool = False) -> Tensor:
         """``<x, y>``, in float64, which the group leaves unchanged. ``inner(p, p)`` is the squared mass of a momentum.

@@ -15,6 +15,7 @@ from minframe.layout import Layout, Ragged
 from minframe.linalg.action import behind_batch, multiply
 from minframe.linalg.orbit import SCORE_COUNT, probes
 from minframe.linalg.stabiliser import Stabiliser
+from minframe.tracing import is_compiling
 from minframe.types import Type
 
 
@@ -30,7 +31,8 @@ def orbit_scores(x: Tensor, layout: Layout, inverses: Tensor) -> tuple[Tensor, T
     rows, layout = layout.join([wide(x)])
     k = rows.shape[-1]
     place = _places(layout, rows)
-    w = beside(probes(int(layout.length) * k), rows).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
+    length = layout.length if is_compiling() else int(layout.length)  # traced graphs may leave it open
+    w = beside(probes(length * k), rows).view(SCORE_COUNT, -1, k)[:, place].movedim(0, -2)
     if layout.real is not None:
         w = w * layout.real.view(*layout.real.shape, 1, 1)
     if isinstance(layout, Ragged):

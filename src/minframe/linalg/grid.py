@@ -60,6 +60,12 @@ def tables(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...],
     return canonical, tuple(allowed), torch.stack(inward), torch.stack(outward)
 
 
+@constant(maxsize=64)
+def moved_shapes(matrices: Matrices, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The shape that each element gives to a grid of this shape."""
+    return tuple(tuple(transformed(torch.empty(shape, device="meta"), g).shape) for g in matrices)
+
+
 def grid_scores(x: Tensor, inward: Tensor) -> tuple[Tensor, Tensor]:
     """Scores ``(*batch, SCORE_COUNT, G)`` of the poses of ``x`` ``(*batch, C, P)``, and the size ``(*batch,)``.
 

@@ -36,6 +36,7 @@ from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.constants import constant
+from minframe.tracing import is_compiling
 
 SCORE_COUNT = 3  # scores of a pose; an accidental tie of different poses needs as many coincidences
 
@@ -80,12 +81,21 @@ class Choice:
         return Choice(weights, index, torch.full_like(weights[..., 0], torch.inf))
 
 
-@constant(maxsize=64)
 def probes(length: int) -> Tensor:
     """Fixed pseudo-random numbers from -1 to 1, ``(SCORE_COUNT, length)``; a longer one begins with a shorter.
 
-    Multiplications of integers that wrap, and shifts, are the same on every machine.
+    Multiplications of integers that wrap, and shifts, are the same on every machine. While a graph is traced they are
+    part of it: the length may be one that it leaves open.
     """
+    return _probes(length) if is_compiling() else _known_probes(length)
+
+
+@constant(maxsize=64)
+def _known_probes(length: int) -> Tensor:
+    return _probes(length)
+
+
+def _probes(length: int) -> Tensor:
     state = torch.arange(1, length + 1) * SCORE_COUNT + torch.arange(SCORE_COUNT).unsqueeze(-1)
     for factor, shift in ((0x2545F4914F6CDD1D, 29), (0x369DEA0F31A53F85, 32), (0x1B873593CC9E2D51, 31)):
         state = state * factor
