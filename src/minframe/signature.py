@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+
+from minframe.tracing import tree_map
 
 Path = tuple[str, ...]
 
@@ -105,3 +107,16 @@ def map_typed(function: Callable[[Path, str, Any], Any], types: Any, values: Any
         map_typed(function, t, v, (*path, str(i)), strict) for i, (t, v) in enumerate(zip(types, values, strict=True))
     ]
     return type(values)(*items) if hasattr(values, "_fields") else type(values)(items)
+
+
+def total(results: Sequence[Any], divisor: int = 1) -> Any:
+    """The sum of every tensor in results of one structure, divided by a number."""
+    if len(results) == 1:
+        return results[0]
+
+    def added(*x: Any) -> Any:
+        if not isinstance(x[0], Tensor):
+            return x[0]
+        return sum(x[1:], x[0]) if divisor == 1 else sum(x[1:], x[0]) / divisor
+
+    return tree_map(added, *results)

@@ -20,7 +20,7 @@ from minframe.layout import batch_vector
 from minframe.prior import Turn, check_prior, miss, turn
 from minframe.recorded import RecordsLabelling
 from minframe.rowwise import check_rowwise, untyped
-from minframe.signature import Path, Signature, leaves, map_typed
+from minframe.signature import Path, Signature, leaves, map_typed, total
 from minframe.tracing import has_tangent, tree_leaves, tree_map
 
 MINIMAL = Minimal()
@@ -32,13 +32,6 @@ def _along(function: Callable[[Path, str, Any], Any], types: Any, values: Any, p
     if isinstance(types, str):
         return None if values is None else function(path, types, values)
     return map_typed(function, types, values, path, strict)
-
-
-def _total(results: Sequence[Any], divisor: int = 1) -> Any:
-    """The sum of every tensor in results of one structure, divided by a number."""
-    if len(results) == 1:
-        return results[0]
-    return tree_map(lambda *x: sum(x[1:], x[0]) / divisor if isinstance(x[0], Tensor) else x[0], *results)
 
 
 class Equivariant(RecordsLabelling):
@@ -155,10 +148,10 @@ class Equivariant(RecordsLabelling):
         """The result of a call, given its frame or frames; ``names`` are those of positional arguments."""
         if isinstance(found, WeightedFrame):
             found = found.drawn() if self.training else found
-            return _total([self._pass(part, names, values) for part in found.parts()])
+            return total([self._pass(part, names, values) for part in found.parts()])
         if isinstance(found, Frame):
             return self._pass(found, names, values)
-        return _total([self._pass(frame, names, values) for frame in found], len(found))
+        return total([self._pass(frame, names, values) for frame in found], len(found))
 
     def frame(self, *args: Any, **kwargs: Any) -> Frame:
         """The frame that a call with these arguments would use: its rank, size, margin and element.
@@ -215,7 +208,8 @@ class Equivariant(RecordsLabelling):
 
         def carry_back(path: Path, type: str, x: Tensor) -> Tensor:
             if type == "constant":
-                return x
+                left = isinstance(frame, WeightedFrame) and frame.leaves_constants and isinstance(x, Tensor)
+                return torch.zeros_like(x) if left else x
             if not isinstance(x, Tensor):
                 where = ".".join(path)
                 raise TypeError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -875,3 +876,21 @@ def test_points_of_space_time_need_momenta() -> None:
     model = mf.Invariant(lambda x: x.square().sum((-1, -2)), mf.Poincare(4), frames=mf.frames.Smooth())
     with pytest.raises(ValueError, match="need momenta beside them"):
         model(x)
+
+
+@pytest.mark.parametrize("group", [mf.O(3), mf.Octahedral()], ids=str)
+def test_constants_are_the_same_however_many_passes_there_are(group: Any) -> None:
+    """They were added up over chunks."""
+    constants = torch.tensor([0.1, 3.0]), torch.tensor([2, 5]), torch.tensor([True, False]), "a word"
+    x = torch.randn(6, 9, 3)
+    for chunk in (None, 1, 4):
+        frames = mf.frames.Smooth(chunk=chunk)
+        types = ("scalar", *["constant"] * len(constants))
+        model = mf.Equivariant(lambda x: (x.sin().sum((-1, -2)), *constants), group, "vector", types, frames=frames)
+        energy, *found = model(x)
+        assert energy.shape == (6,)
+        for y, constant in zip(found, constants, strict=True):
+            if isinstance(constant, Tensor):
+                torch.testing.assert_close(y, constant, rtol=0, atol=0)
+            else:
+                assert y == constant

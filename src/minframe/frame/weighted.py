@@ -46,6 +46,8 @@ class WeightedFrame(Frame):
 
     group: ActsLinearly
     _rank_margin: Tensor | None = None
+    #: of ``parts``: whether constants, which results of all parts have, are to be taken of another one
+    leaves_constants = False
     keeps_scalars = False
     keeps_rows = False
 
@@ -161,7 +163,9 @@ class WeightedFrame(Frame):
             yield self
             return
         for start in range(0, count, self.chunk):
-            yield self._select(torch.arange(start, min(start + self.chunk, count), device=self.sample.device))
+            part = self._select(torch.arange(start, min(start + self.chunk, count), device=self.sample.device))
+            part.leaves_constants = start > 0
+            yield part
 
     def drawn(self) -> WeightedFrame:
         """``samples`` poses of each sample, drawn by weight with replacement: the full frame in expectation.
