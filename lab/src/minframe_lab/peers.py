@@ -142,6 +142,7 @@ PEERS = (
     Peer("minframe", f"minframe: {OURS}, compiled", ours(mf.frames.Minimal(), compiled=True)),
     Peer("minframe", "minframe: smooth frames", ours(mf.frames.Smooth())),
     Peer("minframe", "minframe: smooth frames, compiled", ours(mf.frames.Smooth(), compiled=True)),
+    Peer("minframe", "minframe: smooth frames, 512 poses at once", ours(mf.frames.Smooth(chunk=512))),
     Peer("frame-averaging-pytorch", "frame-averaging-pytorch: FA", frame_averaging(False)),
     Peer("frame-averaging-pytorch", "frame-averaging-pytorch: stochastic FA", frame_averaging(True)),
     Peer(
