@@ -36,8 +36,8 @@ a step, and its loss is of the mean of their answers. Errors of the poses then c
 than the choice of frame: with the same loss over eight random poses the minimal frame is as good ("by the mean of their
 answers"), at the cost of FA. Without a frame, too, the network learns from random poses: it comes as close, and is not
 equivariant. The gain over the paper comes from what the network is told of pairs and from the rest frame, not from the
-frame. Rows of 40 epochs are short runs with the paper's edge features and without the rest frame: they compare with
-each other only.""",
+frame. Rows compare with those of as many epochs only; with the paper's edge features and without the rest frame the
+network is told what the paper's is.""",
     "hull": """
 The paper's kind of network in the minimal frame. The row that compares with the paper's is that of O(5). With GL(5)
 the frame is that of a larger group, under which a volume is known to change by `|det g|`: the network has only to
