@@ -85,6 +85,14 @@ def test_chains_of_rows_are_not_merged(group: mf.Group, count: int) -> None:
     assert error(same(x), x).max() < 1e-5
 
 
+def test_many_short_rows_beside_a_long_one_are_not_merged() -> None:
+    """Each is moved by no more than what is equal, and all of them together by more."""
+    x = torch.cat([normal(20, 1, 2, seed=1), 4e-6 * normal(20, 40, 2, seed=2)], 1).float()
+    for group in (mf.Dihedral(2), mf.Cyclic(3), mf.Signs(2)):
+        same = mf.Equivariant(lambda y: y, mf.S() * group, inputs="point", outputs="point")
+        assert error(same(x), x).max() < 1e-5
+
+
 def test_poses_whose_rank_is_in_doubt_are_compared() -> None:
     """A cloud of 8 to 30 units of rounding in space-time: some of its poses are points."""
     x = normal(60, 1, 3, seed=1) + 1e-6 * normal(60, 10, 3, seed=2)

@@ -152,7 +152,11 @@ class OrbitFrame(Frame):
         return found
 
     def _classes(self, rows: Tensor) -> Tensor:
-        """Classes of equal rows ``(B, n)``; where a chain of rows is longer than what is equal, of the same rows."""
+        """Classes of equal rows ``(B, n)``; where a chain of rows is longer than what is equal, of the same rows.
+
+        Rows are shown at the mean of their class, which must not move the cloud, as a whole, by more than what is equal
+        either: one long row may stand beside many short ones.
+        """
         one, tolerance = rows.new_ones(()), self.cloud.tolerance
         classes = cluster_rows(rows, tolerance, self._mask, one)
         middle = orbit_mean(
@@ -161,7 +165,8 @@ class OrbitFrame(Frame):
         away = torch.linalg.vector_norm(rows - middle, dim=-1)
         if self._mask is not None:
             away = away * self._mask
-        chained = away.amax(-1, keepdim=True) > tolerance
+        whole = torch.linalg.vector_norm(rows, dim=(1, 2))
+        chained = ((away.amax(-1) > tolerance) | (torch.linalg.vector_norm(away, dim=-1) > tolerance * whole))[:, None]
         if all_true(~chained):
             return classes
         return torch.where(chained, cluster_rows(rows, ROUNDING, self._mask, one), classes)
