@@ -202,15 +202,7 @@ def _orbit_choice(
 
 
 @_orbit_choice.register_fake
-def _(
-    inputs: list[Tensor],
-    nodes: list[Tensor],
-    edges: list[Tensor],
-    mask: Tensor | None,
-    types: str,
-    group: str,
-    maker: str,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(inputs: list[Tensor], *others: object) -> tuple[Tensor, Tensor, Tensor]:
     rows = inputs[0].shape[:-1]
     order = inputs[0].new_empty(rows, dtype=torch.int64)
     return order.new_empty(math.prod(rows[:-1])), order, order.new_empty(rows[:-1], dtype=torch.float64)
@@ -237,20 +229,7 @@ def _orbit_moved(
 
 
 @_orbit_moved.register_fake
-def _(
-    x: Tensor,
-    type: str,
-    rows: int,
-    inward: bool,
-    alone: bool,
-    inputs: list[Tensor],
-    nodes: list[Tensor],
-    edges: list[Tensor],
-    mask: Tensor | None,
-    types: str,
-    group: str,
-    maker: str,
-) -> Tensor:
+def _(x: Tensor, *others: object) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
