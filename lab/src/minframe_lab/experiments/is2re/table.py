@@ -34,7 +34,8 @@ energies within 0.02 eV. Changes are mean ones of the energy, in eV, float32 net
 with the minimal frame 0.5437 eV (id), changes of 6.2e-2 and 8.8e-6 eV, 3,863 and 3,920 samples a second, on OC20.
 Samples a second count frames that are found anew in every pass; beside them, how many times those of stochastic FA
 these are, in turns with it, and where poses are made once for a dataset, as in training. Energies by CHGNet count from
-crystals of the metals and from H2, N2, H2O and CO. The slabs of CHGNet are few, as each takes seconds."""
+crystals of the metals and from H2, N2, H2O and CO. The slabs of CHGNet are few, as each takes seconds; seeds 1 and 2
+without a frame were run there when the first had been seen."""
 POTENTIALS = {"emt": "EMT", "chgnet": "CHGNet"}
 COLOURS = {
     "unordered": "#17becf",
