@@ -326,6 +326,7 @@ class Reduction:
         rounding: ``(*batch,)``, of the rows after the matrix, over the longest of them, where that matrix is any of
             full rank. ``None``: an isometry's, or the identity.
         rows: ``(*rows, d)``, the rows after the matrix, where they are known more exactly than a product is.
+        of_zeros: ``(*rows, 1)``, rounding of inner products with each row that are zero; see ``white_rounding``.
     """
 
     cloud: Cloud
@@ -333,3 +334,4 @@ class Reduction:
     blocks: Sequence[slice] | None
     rounding: Tensor | None = None
     rows: Tensor | None = None
+    of_zeros: Tensor | None = None

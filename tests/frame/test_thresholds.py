@@ -19,6 +19,12 @@ def on_rows(x: Tensor) -> Tensor:
     return ((x * place.sin()).abs() + x.abs().mean(-2, keepdim=True)).to(x.dtype)
 
 
+def on_sets(x: Tensor) -> Tensor:
+    """A backbone that does not."""
+    y = (x @ normal(x.shape[-1], x.shape[-1], seed=3).to(x.dtype)).abs().to(x.dtype)
+    return y + y.mean(-2, keepdim=True)
+
+
 def error(found: Tensor, wanted: Tensor) -> Tensor:
     return (found - wanted).flatten(1).norm(dim=-1) / wanted.flatten(1).norm(dim=-1)
 
@@ -41,12 +47,6 @@ def test_a_thin_simplex_is_as_symmetric_as_any(group: mf.Group, thickness: float
     n = d + isinstance(group, mf.Aff)
     dtype = torch.complex128 if group.complex else torch.float64  # type: ignore[attr-defined]
     x = torch.cat([thickness * normal(20, n - 1, d, seed=1, dtype=dtype), normal(20, 1, d, seed=2, dtype=dtype)], 1)
-    weight = normal(d, d, seed=3).to(dtype)
-
-    def on_sets(x: Tensor) -> Tensor:
-        y = (x @ weight).abs().to(dtype)
-        return y + y.mean(-2, keepdim=True)
-
     model = mf.Equivariant(on_sets, group, inputs="point", outputs="vector", frames=mf.frames.Unordered())
     order = torch.rand(20, n, generator=torch.Generator().manual_seed(4)).argsort(-1)[..., None].expand(x.shape)
     assert error(model(x.gather(1, order)), model(x).gather(1, order)).max() < 1e-14 / thickness + 1e-11
@@ -157,12 +157,29 @@ def test_rows_tie_for_one_observer_as_for_another(group: mf.Group, thickness: fl
         x = few * torch.tensor([1, 1] + [0] * (d - 2)) + thickness * normal(100, 6, d, seed=6, dtype=dtype)
         x = x @ torch.linalg.qr(normal(d, d, seed=7)).Q
     g = group.random(100, dtype=dtype, generator=torch.Generator().manual_seed(8), max_rapidity=3.0)  # type: ignore[call-arg]
-    weight = normal(d, d, seed=3).to(dtype)
-
-    def on_sets(x: Tensor) -> Tensor:
-        y = (x @ weight).abs().to(dtype)
-        return y + y.mean(-2, keepdim=True)
-
     model = mf.Equivariant(on_sets, group, inputs="point", outputs="vector", frames=mf.frames.Unordered())
     off = error(model(group.act(g, x)), group.act(g, model(x)))
     assert (off > 1e-3).sum() <= 2
+
+
+def test_rows_of_one_length_and_other_phases_tie_for_the_direction_of_time() -> None:
+    """Which of two comes first decides nothing, however near their phases are."""
+    phase = torch.polar(torch.ones(300, dtype=torch.float64), torch.logspace(-9, -1, 300, dtype=torch.float64))
+    x = normal(300, 6, 3, seed=1, dtype=torch.complex128) * 5
+    x[:, 3:, 2] = 0
+    x[:, 0, 2], x[:, 1, 2], x[:, 2, 2] = 1, phase, 0.5
+    x[:, 2, :2] = -2 * (x[:, 0, :2] + phase.conj().unsqueeze(-1) * x[:, 1, :2])  # time stays the third axis
+    order = torch.rand(300, 6, generator=torch.Generator().manual_seed(2)).argsort(-1)[..., None].expand(x.shape)
+    model = mf.Equivariant(on_sets, mf.U(2, 1), "point", "vector", frames=mf.frames.Unordered())
+    assert error(model(x.gather(1, order)), model(x).gather(1, order)).max() < 1e-11
+
+
+def test_rows_with_nothing_beside_them_are_equal_for_every_observer() -> None:
+    """Of small integers many a row carries an axis alone. Its inner products with others are zero up to rounding."""
+    x = torch.randint(-1, 2, (500, 6, 4), generator=torch.Generator().manual_seed(1)).float()
+    x = x[torch.linalg.svdvals(x)[:, -1] > 1e-3]
+    group = mf.GL(4)
+    g = group.random(len(x), dtype=x.dtype, generator=torch.Generator().manual_seed(2))
+    model = mf.Equivariant(on_sets, group, "point", "vector", frames=mf.frames.Unordered())
+    off = error(model(group.act(g, x)), group.act(g, model(x)))
+    assert (off > 1e-4).sum() == 0

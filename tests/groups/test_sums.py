@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 import minframe as mf
+from minframe.cloud import Cloud
+from minframe.frame.point_set import point_set, weights_of
+from minframe.layout import Dense
 from table import gentle, relative, wild
 
 D = torch.float64
@@ -203,6 +206,22 @@ def test_one_term_is_not_as_uncertain_as_another_that_is_far_away() -> None:
     x[:, 1:3, :2] = x[:, :1, :2]
     model = mf.Equivariant(lambda x: x, mf.S() * group, inputs="point", outputs="point")
     assert ((model(x) - x)[..., 2:].norm(dim=(1, 2)) / x[..., 2:].norm(dim=(1, 2))).max() < 1e-5
+
+
+def test_what_one_term_proposes_as_equal_does_not_follow_another() -> None:
+    """The rounding of white rows is another for each observer, and what is equal with it. Proposals are not."""
+    group = mf.GL(2) + mf.O(2)
+    x = torch.randn(50, 6, 4, generator=torch.Generator().manual_seed(0))
+    g = torch.eye(4).repeat(50, 1, 1)
+    g[:, :2, :2] = torch.tensor([[1.0, 0.0], [0.0, 1e-4]])
+
+    def scales(x: Tensor) -> tuple[Tensor, Tensor]:
+        points = point_set(group, Cloud([(x, group.type("vector"))], Dense((50,), 6)))
+        return weights_of(points.equals), weights_of(points.slacks)
+
+    (equal, proposed), (equal_of_thin, proposed_of_thin) = scales(x), scales(group.act(g, x))
+    assert (equal_of_thin / equal)[:, 0].median() < 0.1
+    assert torch.equal(proposed, proposed_of_thin)
 
 
 def test_jets_beside_a_fixed_coordinate_come_back() -> None:

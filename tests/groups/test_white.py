@@ -107,7 +107,7 @@ def test_rounding_of_white_rows_is_known(group: mf.GL | mf.Aff, dtype: torch.dty
         rows, layout = given.rows()
         white = whiten(rows, layout, given.precision, given.is_centred)
         squares = given.rounded_squares(rows)
-        bound = white_rounding(squares, white, layout, given.precision, given.is_centred)
+        bound, _ = white_rounding(squares, white, layout, given.precision, given.is_centred)
         gram, unit = white.rows @ white.rows.mT, white.rows.square().sum(-1).amax(-1)
         worst = torch.zeros_like(bound)
         for seed in range(4):
@@ -129,6 +129,8 @@ def test_of_two_points_that_nearly_coincide_the_clear_difference_decides() -> No
     step = normal(2000, 1, 3, seed=1)
     x = torch.cat([x, x[:, :1] + 3e-10 * step / step.norm(dim=-1, keepdim=True)], 1)  # along the first axis often less
     points = point_set(group, cloud(group, x))
-    orders = [order_points(replace(points, equal=torch.full_like(points.equal, e)), DEFAULT) for e in (1e-12, 1.5e-11)]
+    orders = [
+        order_points(replace(points, equals=torch.full_like(points.equals, e)), DEFAULT) for e in (1e-12, 1.5e-11)
+    ]
     assert torch.equal(orders[0].order, orders[1].order)
     assert torch.equal(orders[0].twins, orders[1].twins)

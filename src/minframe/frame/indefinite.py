@@ -213,13 +213,16 @@ def _time_axis(group: PreservesForm, found: Components, axes: slice) -> _Axes:
 
 
 def _disagree(rows: Rows, basis: Tensor) -> Tensor:
-    """Whether some of the longest rows direct an axis ``(*batch, 1, 1)`` in another way, ``(*batch,)``; else no tie."""
+    """Whether some of the longest rows direct an axis ``(*batch, 1, 1)`` in another way, ``(*batch,)``; else no tie.
+
+    The phases of rows that are as long as each other may differ by anything, and by more than rounding is another way.
+    """
     layout, y = rows.layout, rows.values[..., 0]
     length = y.abs()
     peak = layout.amax(length)
     equal = tie_width(peak.square(), sample_tensor(rows.precision.floor, layout), rows.precision.tolerance)
-    along = (y * layout.for_each_row(basis.detach()[..., 0].conj())[..., 0]).real
-    other = (length >= layout.spread(peak - equal)) & (length > 0) & (along < length - layout.spread(equal))
+    off = (y * layout.for_each_row(basis.detach()[..., 0].conj())[..., 0] - length).abs()
+    other = (length >= layout.spread(peak - equal)) & (off > rows.precision.eps * length)
     return layout.collect([layout.amax(other.to(length.dtype))]).squeeze(-1) > 0
 
 

@@ -22,7 +22,7 @@ from minframe.frame.orbit import OrbitFrame
 from minframe.frame.ordinary import order_apart, undefined
 from minframe.frame.pairs import Pairs, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
-from minframe.frame.point_set import PointSet, point_set
+from minframe.frame.point_set import PointSet, point_set, weights_of
 from minframe.frame.points import Ordering, order_margin, order_points, thin_samples
 from minframe.frame.poses import Poses
 from minframe.frame.product import ProductFrame
@@ -295,7 +295,7 @@ def _poses(group: ActsLinearly, ordered: Cloud, linear: LinearFrame, points: Poi
         ]
     mask = None if mask is None else mask.cpu()
     distance = _distance(linear).cpu()
-    equal, weights = points.equal.cpu(), points.weights.cpu()
+    equal, weights = points.equal.cpu(), weights_of(points.equals).cpu()
     return Poses(group, [x.cpu() for x in inputs], per_row, ordered, mask, distance, equal, points.terms, weights)
 
 

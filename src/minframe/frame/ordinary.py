@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minframe.frame.linear import LinearFrame
-from minframe.frame.point_set import PointSet
+from minframe.frame.point_set import Numbers, PointSet
 from minframe.frame.points import alone, coordinates, invariants, separate_fully, sizes
 from minframe.frame.record import mapped
 from minframe.labelling.refine import is_discrete
@@ -29,21 +29,23 @@ def order_apart(points: PointSet) -> tuple[Tensor, Tensor]:
         by_size = separate(sizes(points), torch.zeros_like(cells), points.slack)
         cells = torch.where(is_discrete(by_size).unsqueeze(-1), by_size, cells)
     settled = torch.ones_like(cells[:, 0], dtype=torch.bool)
-    if points.white:  # invariants of white rows differ by ``EQUAL_WHITE``, and only tell those of small clouds apart
+    if (
+        points.of_zeros is not None
+    ):  # invariants of white rows differ by ``EQUAL_WHITE``, and only tell those of small clouds apart
         cells, settled = _by_coordinates(points, cells)
     return alone(cells, points.mask).argsort(dim=-1, stable=True), is_discrete(cells, points.mask) & settled
 
 
 def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     """Cells refined by coordinates, as by ``order_points``, in two turns, and whether a third would change nothing."""
-    before, values, complete = cells, points.rows[..., 0], cells[:, 0] < 0
+    before, complete = cells, cells[:, 0] < 0
+    numbers: Numbers = ()
     for _ in range(2):
-        values, complete = coordinates(points, cells)
-        done = is_discrete(cells, points.mask).unsqueeze(-1)
+        numbers, complete = coordinates(points, cells)
+        values, done = points.weighted(numbers, points.slacks), is_discrete(cells, points.mask).unsqueeze(-1)
         before, cells = cells, torch.where(done, cells, separate(values, cells, points.slack, reads=False))
     settled = (before == cells).all(-1) | is_discrete(cells, points.mask)
-    values = torch.cat([values, points.log_lengths(points.directions()[1])], -1)
-    finer = separate_fully(values, cells, points, reads=False)
+    finer = separate_fully(numbers, cells, points, reads=False)
     return torch.where(complete.unsqueeze(-1), finer, cells), settled
 
 

@@ -18,11 +18,12 @@ and ``equal`` follows only the rounding that leverages leave (``linalg.whiten.wh
 is a bound, several times what rounding does to most rows.
 
 The terms of a direct sum act each by itself, and so does rounding: the rows of one may be a thousandth of those of
-another, and their differences far above its rounding; nor does it matter what unit each has. So each term has a scale
-``e`` of its own, in units of its own longest row. They become one, ``equal``, as numbers of a term are multiplied by
-its *weight*, ``equal / e``, before they are compared with ``equal`` or ``slack``: the most exact term has the weight
-one. Rounding depends on where the observer stands, and so do weights. They therefore decide only whether numbers are
-equal. No number by which rows or poses are put in an order may mix terms by their weights.
+another, and their differences far above its rounding; nor does it matter what unit each has. So each term has an
+``equal`` and a ``slack`` of its own, in units of its own longest row. They become one as numbers of a term are
+multiplied by a *weight* before they are compared, the least of the scales over that of the term. Weights of ``equal``
+follow rounding, and so where the observer stands; those of ``slack`` do not, as no ``slack`` does, or what one term
+proposes as equal would depend on how another is seen. No number by which rows or poses are put in an order may mix
+terms by their weights.
 
 A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
 may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
@@ -66,6 +67,22 @@ def real(x: Tensor) -> Tensor:
     return torch.view_as_real(x).flatten(-2) if x.is_complex() else x
 
 
+Numbers = Sequence[tuple[int, Tensor]]  # of points, ``(B, n, k)``, and the number of their term
+
+
+def weights_of(scales: Tensor) -> Tensor:
+    """What numbers of each term are multiplied by to be compared with the least of ``scales``, ``(B, T)``."""
+    return scales.amin(-1, keepdim=True) / scales
+
+
+def log_lengths(lengths: Tensor) -> Numbers:
+    """Logarithms of lengths ``(B, n, C, T)``."""
+    logs = lengths.log()
+    if logs.shape[-1] == 1:
+        return [(0, logs.flatten(2))]
+    return [(t, logs[..., c, t : t + 1]) for c in range(logs.shape[-2]) for t in range(logs.shape[-1])]
+
+
 @dataclass(frozen=True, slots=True)
 class PointSet:
     """A batch of clouds, reduced.
@@ -76,38 +93,39 @@ class PointSet:
         fixed: ``(B, m, d)``, vectors that belong to no point.
         blocks: coordinates whose inner products are invariant; ``None``: the coordinates themselves are.
         soft: ``(B, 1)``, the length below which the rounding of a vector does not fall with its length.
-        equal: ``(B, 1)``, difference up to which directions are equal.
-        slack: ``(B, 1)``, difference up to which invariants of directions are proposed as equal; larger.
-        rounding: ``(B, 1)``, difference that rounding of the input may have made; smaller than ``equal``.
+        equals: ``(B, T)``, for each term the difference up to which directions are equal.
+        slacks: ``(B, T)``, the difference up to which invariants of directions are proposed as equal; larger.
+        rounding: ``(B, 1)``, difference that rounding of the input may have made, weighted as what is equal is; smaller
+            than ``equal``.
         colours: ``(B, n)``, further colours of points.
         edges: ``(B, n, n)``, further colours of pairs; ``None``: none.
         mask: ``(B, n)``, True for real points; ``None``: all are. Padding is zero.
         tolerance: relative width below which a dimension counts as zero.
         stretch: ``(B,)``, bound on the factor by which relative changes of the given cloud are enlarged here.
-        white: the rows are one vector for each point, and have a scatter matrix of one, as under general linear groups.
+        of_zeros: ``(B, n)``, rounding of inner products with each row that are zero, in units of the entries of a
+            projector, if the rows are *white*: one vector for each point, with a scatter matrix of one, as under
+            general linear groups. ``None``: they are not.
         centred: the rows add up to zero.
         terms: the coordinates of each term of a direct sum.
-        weights: ``(B, T)``, by which numbers of each term are multiplied where they are compared.
-        units: for each block the weight of its term, ``(B,)``.
+        owners: for each block the number of its term.
     """
 
     rows: Tensor
     fixed: Tensor
     blocks: Sequence[slice] | None
     soft: Tensor
-    equal: Tensor
-    slack: Tensor
+    equals: Tensor
+    slacks: Tensor
     rounding: Tensor
     colours: Tensor | None
     edges: Tensor | None
     mask: Tensor | None
     tolerance: float
     stretch: Tensor
-    white: bool
+    of_zeros: Tensor | None
     centred: bool
     terms: Sequence[slice]
-    weights: Tensor
-    units: Sequence[Tensor]
+    owners: Sequence[int]
 
     def select(self, samples: Tensor) -> PointSet:
         """Some of the samples."""
@@ -120,20 +138,36 @@ class PointSet:
             self.fixed[samples],
             self.blocks,
             self.soft[samples],
-            self.equal[samples],
-            self.slack[samples],
+            self.equals[samples],
+            self.slacks[samples],
             self.rounding[samples],
             of(self.colours),
             of(self.edges),
             of(self.mask),
             self.tolerance,
             self.stretch[samples],
-            self.white,
+            of(self.of_zeros),
             self.centred,
             self.terms,
-            self.weights[samples],
-            [unit[samples] for unit in self.units],
+            self.owners,
         )
+
+    @property
+    def equal(self) -> Tensor:
+        """``(B, 1)``, the difference up to which numbers that have the weights of ``equals`` are equal."""
+        return self.equals.amin(-1, keepdim=True)
+
+    @property
+    def slack(self) -> Tensor:
+        """``(B, 1)``, the difference up to which numbers that have the weights of ``slacks`` are proposed as equal."""
+        return self.slacks.amin(-1, keepdim=True)
+
+    def weighted(self, numbers: Numbers, scales: Tensor) -> Tensor:
+        """Numbers of points, ``(B, n, k)``, as they are compared with the least of ``scales`` ``(B, T)``."""
+        if len(self.terms) > 1:
+            weights = weights_of(scales)[:, None, None]
+            numbers = [(t, x * weights[..., t]) for t, x in numbers]
+        return torch.cat([x for _, x in numbers], -1)
 
     @property
     def apart(self) -> Tensor:
@@ -142,12 +176,6 @@ class PointSet:
         Where the coordinates themselves are invariant, no further step follows: points that they leave tied are equal.
         """
         return self.equal if self.blocks is None else self.slack
-
-    @property
-    def of_coordinates(self) -> Tensor:
-        """The weight of each coordinate, ``(B, d)``."""
-        each = zip(torch.split(self.weights, 1, -1), self.terms, strict=True)
-        return torch.cat([weight.expand(-1, term.stop - term.start) for weight, term in each], -1)
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """In each term, the rows divided by ``length + soft``; and these numbers ``(B, n, C, T)``.
@@ -162,15 +190,11 @@ class PointSet:
             lengths.append(length)
         return torch.cat(found, -1), torch.cat(lengths, -1)
 
-    def log_lengths(self, lengths: Tensor) -> Tensor:
-        """Logarithms of ``lengths`` ``(B, n, C, T)``, times the weights, ``(B, n, k)``."""
-        return (lengths.log() * self.weights[:, None, None]).flatten(2)
-
     def places(self) -> Tensor:
         """Directions and logarithms of lengths, ``(B, n, k)``: points are in one place if these are equal."""
         directions, lengths = self.directions()
-        weighted = directions * self.of_coordinates[:, None, None]
-        return torch.cat([real(weighted.flatten(2)), self.log_lengths(lengths)], -1)
+        numbers = [(t, real(directions[..., term].flatten(2))) for t, term in enumerate(self.terms)]
+        return self.weighted([*numbers, *log_lengths(lengths)], self.equals)
 
     def start(self) -> Tensor:
         """Cells of points of one colour, padding last, ``(B, n)``."""
@@ -185,46 +209,44 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
     mask = cloud.layout.padding_mask()
     terms = [_term(reduction, mask) for reduction in group.reduction(cloud)]
     rounding = torch.stack([t.rounding for t in terms], -1)
-    each = torch.stack([t.equal for t in terms], -1)
-    weights = each.amin(-1, keepdim=True) / each
+    equals, slacks = (torch.stack(each, -1) for each in zip(*((t.equal, t.slack) for t in terms), strict=True))
     points, fixed = torch.cat([t.rows for t in terms], -1), torch.cat([t.fixed for t in terms], -1)
     places = slices_of([t.rows.shape[-1] for t in terms]) if len(terms) > 1 else [slice(0, points.shape[-1])]
     blocks: list[slice] | None = None
-    units: list[Tensor] = []
+    owners: list[int] = []
     if any(t.blocks is not None for t in terms):
         blocks = []
-        for t, place, weight in zip(terms, places, weights.unbind(-1), strict=True):
+        for number, (t, place) in enumerate(zip(terms, places, strict=True)):
             if t.blocks is None:  # inner products with the axes are the coordinates
                 axes = torch.eye(points.shape[-1], dtype=points.dtype, device=points.device)[place]
                 fixed = torch.cat([fixed, axes.expand(len(points), *axes.shape)], 1)
             mine = [slice(0, t.rows.shape[-1])] if t.blocks is None else t.blocks
             blocks += [slice(place.start + b.start, place.start + b.stop) for b in mine]
-            units += [weight] * len(mine)
+            owners += [number] * len(mine)
     colours = edges = None
     relations = cloud.relations
     if relations is not None and (relations.nodes or relations.edges):
         colours, edges, _ = coloured(relations, cloud.layout, rtol, None, cloud.name)
     one = terms[0] if len(terms) == 1 else None
     # Coordinates as they were given are exact relative to each row, not only to the longest.
-    soft = torch.full_like(each[:, :1], 1.0 if any(t.moved for t in terms) else MIN_RELATIVE_LENGTH)
+    soft = torch.full_like(equals[:, :1], 1.0 if any(t.moved for t in terms) else MIN_RELATIVE_LENGTH)
     return PointSet(
         points,
         fixed,
         blocks,
         soft,
-        each.amin(-1, keepdim=True),
-        (torch.stack([t.slack for t in terms], -1) * weights).amax(-1, keepdim=True),
-        (rounding * weights).amax(-1, keepdim=True),
+        equals,
+        slacks,
+        (rounding * weights_of(equals)).amax(-1, keepdim=True),
         colours,
         edges,
         mask,
         cloud.tolerance,
         torch.stack([t.stretch for t in terms]).amax(0),
-        one is not None and one.white,
+        None if one is None else one.of_zeros,
         one is not None and one.centred,
         places,
-        weights,
-        units,
+        owners,
     )
 
 
@@ -232,7 +254,7 @@ def point_set(group: ActsLinearly, cloud: Cloud, rtol: float = 0.0) -> PointSet:
 class _Term:
     """The points of one term of a direct sum, the longest of each input about 1.
 
-    ``rows``, ``fixed``, ``blocks``, ``stretch``, ``white`` and ``centred`` are as in ``PointSet``; ``rounding``,
+    ``rows``, ``fixed``, ``blocks``, ``stretch``, ``of_zeros`` and ``centred`` are as in ``PointSet``; ``rounding``,
     ``equal`` and ``slack`` ``(B,)``; ``moved``: the coordinates are not those that were given.
     """
 
@@ -243,7 +265,7 @@ class _Term:
     equal: Tensor
     slack: Tensor
     stretch: Tensor
-    white: bool
+    of_zeros: Tensor | None
     centred: bool
     moved: bool
 
@@ -306,7 +328,7 @@ def _term(reduction: Reduction, mask: Tensor | None) -> _Term:
     points = torch.cat(rows, 2)
     noise, mean = torch.stack(noises).amax(0), torch.stack(means).amin(0)
     tolerance = cloud.tolerance * mean
-    white = reduction.rounding is not None
+    white, single = reduction.rounding is not None, len(cloud.inputs) == 1 and points.shape[2] == 1
     rounding = (WHITE_UNITS if white else EQUAL_UNITS[1]) * noise
     equal = torch.maximum(rounding, EQUAL_UNITS[0] * tolerance)
     slack = torch.maximum(PROPOSED_UNITS[1] * noise, PROPOSED_UNITS[0] * tolerance).clamp_min(MIN_TIE_WIDTH)
@@ -318,7 +340,7 @@ def _term(reduction: Reduction, mask: Tensor | None) -> _Term:
         equal,
         equal.clamp_min(EQUAL_WHITE) if white else slack,
         torch.stack(stretches).amax(0) if stretches else torch.ones_like(noise),
-        white and len(cloud.inputs) == 1 and points.shape[2] == 1,
+        layout.pad(reduction.of_zeros).squeeze(-1) if single and reduction.of_zeros is not None else None,
         cloud.is_centred,
         noisy,
     )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from minframe.checks import all_true
-from minframe.frame.point_set import PointSet, real
+from minframe.frame.point_set import Numbers, PointSet, log_lengths, real, weights_of
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
@@ -33,7 +33,8 @@ from minframe.linalg.rows import Precision, Rows
 from minframe.linalg.whiten import EQUAL_WHITE
 
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
-MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding
+MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding of the computation
+SECLUDED_UNITS = 8.0  # and in units of ``PointSet.of_zeros``, that is not rounding of the rows
 MAX_STEPS_OF_GAPS = 12  # from ``EQUAL_WHITE`` to rounding in double precision
 STEP_OF_GAPS = 8.0  # from one size of gaps at which points are told apart to the next; see ``separate_fully``
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
@@ -64,17 +65,19 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
 def sizes(points: PointSet) -> Tensor:
     """Logarithms of the lengths of the first vectors, ``(B, n, T)``: rounding is relative to a length."""
     lengths = [torch.linalg.vector_norm(points.rows[..., :1, term], dim=-1) for term in points.terms]
-    return points.log_lengths(torch.stack(lengths, -1) + points.soft[..., None, None])
+    return points.weighted(log_lengths(torch.stack(lengths, -1) + points.soft[..., None, None]), points.slacks)
 
 
 def invariants(points: PointSet) -> Tensor:
     """A few invariants of each point, ``(B, n, k)``, all with about the same rounding."""
     if points.blocks is None:
-        return real((points.rows * points.of_coordinates[:, None, None]).flatten(-2))
+        given = [
+            (t, points.rows[..., c, term]) for c in range(points.rows.shape[2]) for t, term in enumerate(points.terms)
+        ]
+        return points.weighted([(t, real(x)) for t, x in given], points.equals)
     directions, lengths = points.directions()
-    found = [points.log_lengths(lengths)]
-    for block, weight in zip(points.blocks, points.units, strict=True):
-        unit = weight.view(-1, 1, 1, 1)
+    found = list(log_lengths(lengths))
+    for block, term in zip(points.blocks, points.owners, strict=True):
         y, fixed = directions[..., block], points.fixed[..., block].unsqueeze(1)
         rows = points.rows[..., block]
         squares = rows.abs().square().sum(-1, keepdim=True)
@@ -82,21 +85,24 @@ def invariants(points: PointSet) -> Tensor:
         flat = rows.flatten(1, 2)
         scatter = flat.mT @ flat.conj()
         scatter = scatter / scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)[:, None, None]
-        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1) * unit.squeeze(-1)
+        even = (y.conj() * (scatter[:, None] @ y.mT).mT).sum(-1)
         if y.shape[-2] > 1:  # the diagonal is a function of the lengths
-            pairs, upper = _products(y, y) * unit, torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
-            found.append(real(pairs[..., upper[0], upper[1]]))
-        along = _products(y, odd[:, None, None]) * unit
-        found += [real(along.flatten(-2)), even.real if even.is_complex() else even]
+            pairs, upper = _products(y, y), torch.triu_indices(y.shape[-2], y.shape[-2], 1, device=y.device)
+            found.append((term, real(pairs[..., upper[0], upper[1]])))
+        along = _products(y, odd[:, None, None])
+        found += [(term, real(along.flatten(-2))), (term, even.real if even.is_complex() else even)]
         if fixed.shape[-2]:
-            found.append(real((_products(y, fixed) * unit).flatten(-2)))
-    if points.white and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
-        found.append(_seclusion(points).unsqueeze(-1))
-    return torch.cat(found, -1)
+            found.append((term, real(_products(y, fixed).flatten(-2))))
+    if points.of_zeros is not None and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
+        squares, bound = _seclusion(points)
+        found.append((0, torch.where(squares > bound, squares, MIN_PROJECTION**2).log().unsqueeze(-1)))
+    return points.weighted(found, points.slacks)
 
 
-def _seclusion(points: PointSet) -> Tensor:
-    """How far white points are from all others, ``(B, n)``: it tells rows apart that are much longer than the rest.
+def _seclusion(points: PointSet) -> tuple[Tensor, Tensor]:
+    """How far white points are from all others, and up to which number that is rounding, ``(B, n)``.
+
+    It tells rows apart that are much longer than the rest.
 
     The inner products of white rows, in a unit, are the entries of a projector H: on the columns of the given rows,
     and, where these add up to zero, on a column of ones besides. A row far outside has a leverage ``h_ii`` of one, and
@@ -105,8 +111,11 @@ def _seclusion(points: PointSet) -> Tensor:
         sum_{j != i} |h_ij|^2  =  h_ii (1 - h_ii),
 
     which falls with the squared distance. This sum is as exact as the ``h_ij``, and these are relative to their size:
-    rounding E of the rows X changes H by ``(1 - H) E X^+`` and its adjoint, and ``|(1 - H) e_i|^2 = 1 - h_ii``.
+    rounding E of the rows X changes H by ``(1 - H) E X^+`` and its adjoint, and ``|(1 - H) e_i|^2 = 1 - h_ii``. A row
+    with nothing beside it, as of small integers, has zeros, of which there is only rounding to see (``of_zeros``). No
+    logarithm of that may tell two such rows apart.
     """
+    assert points.of_zeros is not None
     rows = points.rows.squeeze(2)
     real = torch.ones_like(rows[..., 0].real) if points.mask is None else points.mask.to(rows.real.dtype)
     count = real.sum(-1).view(-1, 1, 1)
@@ -120,7 +129,7 @@ def _seclusion(points: PointSet) -> Tensor:
     h = rows.conj() @ inverse @ rows.mT / unit
     h = h + real.unsqueeze(-1) * real.unsqueeze(-2) / count if points.centred else h
     others = h.abs().square() * (1 - torch.eye(h.shape[-1], dtype=real.dtype, device=h.device))
-    return (others.sum(-1) + MIN_PROJECTION**2).log()
+    return others.sum(-1), (SECLUDED_UNITS * points.of_zeros).clamp_min(MIN_PROJECTION).square()
 
 
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -130,8 +139,8 @@ def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     return found.basis.conj() * found.determined.unsqueeze(-2), found.determined.sum(-1)
 
 
-def coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates ``(B, n, k)`` on the axes carried by points alone in their cells, and whether these are all axes."""
+def coordinates(points: PointSet, cells: Tensor) -> tuple[Numbers, Tensor]:
+    """Coordinates on the axes carried by points alone in their cells, and whether these are all axes."""
     assert points.blocks is not None
     order = cells.argsort(dim=-1, stable=True)
     size = torch.zeros_like(cells).scatter_add(-1, cells, torch.ones_like(cells)).gather(-1, cells)
@@ -140,46 +149,52 @@ def coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     ordered = (points.rows * alone[..., None, None])[sample, order].flatten(1, 2)
     directions, _ = points.directions()
     found, complete = [], torch.ones_like(cells[:, 0], dtype=torch.bool)
-    for block, weight in zip(points.blocks, points.units, strict=True):
+    for block, term in zip(points.blocks, points.owners, strict=True):
         fixed = points.fixed[..., block]
         axes, rank = _axes(torch.cat([fixed, ordered[..., block]], 1), MIN_AXIS_LENGTH)
         _, most = _axes(torch.cat([fixed, points.rows.flatten(1, 2)[..., block]], 1), points.tolerance)
         complete = complete & (rank == most)
-        found.append(real((directions[..., block] @ (axes * weight[:, None, None]).unsqueeze(1)).flatten(-2)))
-    return torch.cat(found, -1), complete
+        found.append((term, real((directions[..., block] @ axes.unsqueeze(1)).flatten(-2))))
+    return found, complete
 
 
 def _by_coordinates(points: PointSet, cells: Tensor) -> tuple[Tensor, Tensor]:
     """Cells refined by coordinates, and whether points that are still in one cell are indistinguishable."""
     while True:
-        values, complete = coordinates(points, cells)
-        new = separate(values, cells, points.slack)
+        numbers, complete = coordinates(points, cells)
+        new = separate(points.weighted(numbers, points.slacks), cells, points.slack)
         if torch.equal(new, cells):
             break
         cells = new
     # Coordinates on all axes are not subject to any symmetry: together with lengths, they distinguish all points that
     # are not equal.
-    values = torch.cat([values, points.log_lengths(points.directions()[1])], -1)
-    cells = torch.where(complete.unsqueeze(-1), separate_fully(values, cells, points), cells)
+    cells = torch.where(complete.unsqueeze(-1), separate_fully(numbers, cells, points), cells)
     if points.edges is not None:  # points that coincide may have different edges
         return cells, is_discrete(cells, points.mask)
     return cells, complete & _coincide(points, cells)
 
 
-def separate_fully(values: Tensor, cells: Tensor, points: PointSet, reads: bool = True) -> Tensor:
-    """Cells cut at every gap above ``equal``, at large ones first; ``reads``: no more often than any sample needs.
+def separate_fully(coordinates: Numbers, cells: Tensor, points: PointSet, reads: bool = True) -> Tensor:
+    """Cells cut at every gap above ``equal`` of the coordinates and lengths of points, at large ones first.
 
-    The first of the values that has a gap decides which of two points comes first. Of white rows ``equal`` is not the
+    The first of the numbers that has a gap decides which of two points comes first. Of white rows ``equal`` is not the
     same for all observers, and ``slack`` is: a gap about as large as ``equal`` must not decide where another is clear.
+
+    ``reads``: no more often than any sample needs.
     """
-    tolerance = torch.where(points.slack < EQUAL_WHITE, points.equal, points.slack / STEP_OF_GAPS)
-    tolerance = torch.maximum(tolerance, points.equal)
-    cells = separate(values, cells, tolerance, reads)
-    for _ in range(MAX_STEPS_OF_GAPS if reads or points.white else 0):
-        if all_true(~(tolerance > points.equal)):
+    numbers = [*coordinates, *log_lengths(points.directions()[1])]
+
+    def cut(cells: Tensor, scales: Tensor) -> Tensor:
+        return separate(points.weighted(numbers, scales), cells, scales.amin(-1, keepdim=True), reads)
+
+    scales = torch.where(points.slacks < EQUAL_WHITE, points.equals, points.slacks / STEP_OF_GAPS)
+    scales = torch.maximum(scales, points.equals)
+    cells = cut(cells, scales)
+    for _ in range(MAX_STEPS_OF_GAPS if reads or points.of_zeros is not None else 0):
+        if all_true(~(scales > points.equals)):
             break
-        tolerance = torch.maximum(tolerance / STEP_OF_GAPS, points.equal)
-        cells = separate(values, cells, tolerance, reads)
+        scales = torch.maximum(scales / STEP_OF_GAPS, points.equals)
+        cells = cut(cells, scales)
     return cells
 
 
@@ -270,9 +285,10 @@ def _label(points: PointSet, cells: Tensor, backend: str) -> Ordering:
     number = torch.zeros_like(cells).scatter_add(-1, twins, torch.ones_like(cells)).gather(-1, twins)
     single = twins == index if points.mask is None else (twins == index) & points.mask
     channels = []
-    for block, weight in zip(points.blocks, points.units, strict=True):
+    weights = weights_of(points.slacks)
+    for block, term in zip(points.blocks, points.owners, strict=True):
         y = directions[..., block]
-        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y * weight.view(-1, 1, 1, 1)).flatten(-2)
+        gram = torch.einsum("bicd,bjed->bijce", y.conj(), y * weights[:, term].view(-1, 1, 1, 1)).flatten(-2)
         channels += list(real(gram).unbind(-1))
     # All entries of one channel are clustered together; entries to be ignored are replaced by the smallest.
     pairs = single.unsqueeze(-1) & single.unsqueeze(-2)
@@ -341,8 +357,9 @@ def thin_samples(points: PointSet, owner: Tensor) -> Tensor:
     equal = points.equal[there]
     many = rows.shape[1] ** 0.5
     thin = torch.zeros(len(there), dtype=torch.bool, device=there.device)
-    for block, weight in zip(points.blocks, points.units, strict=True):
-        width = torch.linalg.svdvals(rows[..., block]) * weight[there].unsqueeze(-1)
+    weights = weights_of(points.equals[there])
+    for block, term in zip(points.blocks, points.owners, strict=True):
+        width = torch.linalg.svdvals(rows[..., block]) * weights[:, term, None]
         thin |= ((width > equal / THIN_FACTOR) & (width < THIN_FACTOR * many * equal)).any(-1)
     return samples[thin.cpu()]
 
@@ -357,7 +374,19 @@ def order_margin(points: PointSet) -> Tensor:
     """
     start = alone(points.start(), points.mask)
     cells, margin = _separated(points, start)
+    if points.of_zeros is not None and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
+        margin = torch.minimum(margin, _to_seclusion(points))
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
     return torch.where(tied, 0.0, margin / (2 * points.stretch))
+
+
+def _to_seclusion(points: PointSet) -> Tensor:
+    """How far the nearest row is from a seclusion that is rounding, of several that are near that, ``(B,)``."""
+    squares, bound = _seclusion(points)
+    near = squares <= 4 * bound
+    if points.mask is not None:
+        near &= points.mask
+    distance = (squares.sqrt() - bound.sqrt()).abs().masked_fill(~near, torch.inf).amin(-1)
+    return torch.where(near.sum(-1) > 1, distance, torch.inf)

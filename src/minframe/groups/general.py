@@ -77,7 +77,7 @@ class GL(MatrixGroup):
 
     @property
     def point_order_version(self) -> int:
-        return 5
+        return 6
 
     def inverse(self, g: Tensor) -> Tensor:
         return torch.linalg.inv(wide(g)).to(g.dtype)
@@ -165,11 +165,6 @@ class GL(MatrixGroup):
             precision.floor = equal_white(Rows(white.rows, layout, precision))
         return precision
 
-    @staticmethod
-    def _rounding(cloud: Cloud, rows: Tensor, layout: Layout, white: Whitening) -> Tensor:
-        """What rounding does to the white rows, over the longest of them, ``(*batch,)``."""
-        return white_rounding(cloud.rounded_squares(rows), white, layout, cloud.precision, cloud.is_centred)
-
     def _margin(self, cloud: Cloud, determined: Tensor) -> Tensor:
         """How far the choice of rows and the rank are from changing, ``(*batch,)``."""
         with torch.no_grad():
@@ -188,8 +183,9 @@ class GL(MatrixGroup):
             rows, layout, _ = cloud.tame_rows()
             white = whiten(rows, layout, cloud.precision, cloud.is_centred)
             matrix = white.inverse * white.determined.unsqueeze(-1)
-            rounding = self._rounding(cloud, rows, layout, white)
-        return [Reduction(cloud, matrix, [slice(0, self.d)], rounding=rounding, rows=white.rows)]
+            squares = cloud.rounded_squares(rows)
+            rounding, of_zeros = white_rounding(squares, white, layout, cloud.precision, cloud.is_centred)
+        return [Reduction(cloud, matrix, [slice(0, self.d)], rounding, white.rows, of_zeros)]
 
     def volume_factors(self, volume: Tensor, determined: Tensor) -> Tensor:
         """The factor of each axis that makes the determinant one, ``(*batch, d)``.

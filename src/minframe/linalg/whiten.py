@@ -196,8 +196,10 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
     return Whitening(t, back @ (found.basis.mH / unit.unsqueeze(-1)), determined, y, margin, stretch)
 
 
-def white_rounding(squares: Tensor, white: Whitening, layout: Layout, precision: Precision, centred: bool) -> Tensor:
-    """What rounding of the rows does to the white ones, over the longest of these, ``(*batch,)``.
+def white_rounding(
+    squares: Tensor, white: Whitening, layout: Layout, precision: Precision, centred: bool
+) -> tuple[Tensor, Tensor]:
+    """What rounding of the rows does to the white ones, over the longest of these, ``(*batch,)``; and to zeros of H.
 
     Rounding E of the rows is, for row l, ``eps`` times the root of ``squares``, ``(*rows, 1)``, independent of others.
     The inner products of white rows are n times the projector ``H = X X^+`` on the columns of X, which E changes by
@@ -207,6 +209,9 @@ def white_rounding(squares: Tensor, white: Whitening, layout: Layout, precision:
     of ``X^+`` is ``|T^-1| (max h / n)^1/2`` at most, relative to ``max h``. The condition number alone says less: of
     rows much longer than all others ``p_l`` is zero, and their rounding, large beside short rows, has no effect. Of
     simplices it is zero for all rows.
+
+    The entries of row l of H, ``(*rows, 1)``, are relative to their size but for ``P E X^+ e_l``: rounding of all
+    others along the axis that row l carries alone, ``|X^+ e_l| = |T^-* y_l| / n`` wide. Zero is known up to that.
     """
     n = layout.sizes(squares.device).to(white.margin.dtype)
     count = layout.for_each_row(n)
@@ -215,7 +220,10 @@ def white_rounding(squares: Tensor, white: Whitening, layout: Layout, precision:
     length = layout.total(outside.clamp_min(DECOMPOSITION_EPS) * squares).sqrt().squeeze(-1)
     highest = layout.collect([layout.amax(leverage.squeeze(-1))]).squeeze(-1).clamp_min(TINY)
     known = white.inverse * white.determined.unsqueeze(-1)
-    return precision.eps * length * svdvals(known)[..., 0] / (n.squeeze(-1) * highest).sqrt()
+    rounding = precision.eps * length
+    duals = torch.linalg.vector_norm(loops.multiply(white.rows, layout, known.mH), dim=-1, keepdim=True) / count
+    of_rows = rounding * svdvals(known)[..., 0] / (n.squeeze(-1) * highest).sqrt()
+    return of_rows, layout.for_each_row(rounding.unsqueeze(-1)) * duals
 
 
 def equal_white(rows: Rows) -> Tensor:
