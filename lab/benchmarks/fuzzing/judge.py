@@ -52,7 +52,7 @@ SLACK = 8.0
 DIRECTIONS = 4
 JUMP = 0.25  # of the error: what counts as the same jump; seen from its larger side, none is more than 1
 MARGIN = 32
-TRIES = 12
+TRIES = 48  # an edge may stand in one direction of several, and only those that look for one take as many
 ELEMENTS, MIN_ELEMENTS = 4, 32  # of as many samples one is asked for its element, which takes a frame more; at least
 IDENTITY = 100.0  # units of rounding, times what ``identity_loss`` says, that the identity may be off by
 
