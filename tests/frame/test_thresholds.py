@@ -143,7 +143,14 @@ def test_the_margin_is_rounding_where_rows_begin_to_tie_for_the_same_axis() -> N
 
 @pytest.mark.parametrize(
     ("group", "thickness", "kept"),
-    [(mf.Lorentz(4), 1e-12, 0), (mf.O(2, 2), 1e-12, 0), (mf.O(2, 2), 1e-11, 2), (mf.U(1, 3), 1e-11, 1)],
+    [
+        (mf.Lorentz(4), 1e-12, 0),
+        (mf.O(2, 2), 1e-12, 0),
+        (mf.O(2, 2), 1e-11, 2),
+        (mf.U(1, 3), 1e-11, 1),
+        (mf.O(2, 2) + mf.Trivial(1), 1e-11, 2),
+        (mf.U(1, 3) + mf.Trivial(1, complex=True), 1e-11, 1),
+    ],
     ids=str,
 )
 def test_rows_tie_for_one_observer_as_for_another(group: mf.Group, thickness: float, kept: int) -> None:

@@ -201,6 +201,7 @@ class Sum(LinearGroup):
             margin=lambda: torch.stack([f.margin for f in frames]).amin(0),
             decomposition=pose,
             tied=torch.stack(tied).any(0) if tied else None,
+            ties_loosely=any(f.ties_loosely for f in frames),
         )
 
     def reduction(self, cloud: Cloud) -> Sequence[Reduction]:
