@@ -10,7 +10,7 @@ import minframe as mf
 from minframe.cloud import Input
 from minframe.frame import LinearFrame, indefinite
 from minframe.linalg import loops, native
-from minframe.linalg.at_rest import at_rest
+from minframe.linalg.at_rest import at_rest, in_one_call
 from minframe.testing import particles
 from operations import counted
 from table import DTYPES, clouds_for, options
@@ -37,19 +37,37 @@ def events(d: int, mass: float = 0.3) -> Tensor:
     return x
 
 
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """As on another device; whether each frame was found in few operations."""
+def watched(monkeypatch: pytest.MonkeyPatch, name: str) -> list[bool]:
+    """For each call of one of the two ways whether it found a frame."""
     calls: list[bool] = []
+    run = {"at_rest": at_rest, "in_one_call": in_one_call}[name]
 
-    def watched(*args: object) -> object:
-        frame = at_rest(*args)  # type: ignore[arg-type]
+    def watch(*args: object) -> object:
+        frame = run(*args)  # type: ignore[operator]
         calls.append(frame is not None)
         return frame
 
-    monkeypatch.setattr(loops, "launches", lambda x: True)
-    monkeypatch.setattr(indefinite, "at_rest", watched)
+    monkeypatch.setattr(indefinite, name, watch)
     return calls
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """As on another device; whether each frame was found in few operations."""
+    monkeypatch.setattr(loops, "launches", lambda x: True)
+    monkeypatch.setattr(loops, "is_native", lambda x: False)
+    return watched(monkeypatch, "at_rest")
+
+
+@pytest.fixture(params=["in C", "on another device"])
+def found_anywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The same; and by the loops in C, in one call."""
+    if request.param != "in C":
+        calls: list[bool] = request.getfixturevalue("found")
+        return calls
+    if native.library is None:
+        pytest.skip("there are no compiled loops")
+    return watched(monkeypatch, "in_one_call")
 
 
 def assert_same(group: mf.Group, x: Tensor, name: str = "", mask: Tensor | None = None) -> None:
@@ -67,8 +85,8 @@ def assert_same(group: mf.Group, x: Tensor, name: str = "", mask: Tensor | None 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("rapidity", [0.0, 1.0, 4.0])
 @by_group
-def test_events(group: mf.Group, rapidity: float, dtype: torch.dtype, found: list[bool]) -> None:
-    """Slow and fast ones, where coordinates are found by substitution, and both in one batch."""
+def test_events(group: mf.Group, rapidity: float, dtype: torch.dtype, found_anywhere: list[bool]) -> None:
+    """Slow and fast ones, where coordinates are found_anywhere by substitution, and both in one batch."""
     d = group.d  # type: ignore[attr-defined]
     rapidity = min(rapidity, 2.0) if dtype == torch.float32 else rapidity
     g = mf.OrthochronousLorentz(d).random(40, dtype=torch.float64, max_rapidity=rapidity)
@@ -82,12 +100,12 @@ def test_events(group: mf.Group, rapidity: float, dtype: torch.dtype, found: lis
             pose, frame = mf.canonicalize(moved, group, mask=given)
             off = (frame.to_canonical(moved, "vector") - pose).abs()
             assert (off <= max(1e-11, torch.finfo(dtype).eps) * pose.abs().amax((-2, -1), keepdim=True)).all()
-    assert sum(found) >= (12 if dtype == torch.float64 or rapidity <= 1 else 0)
+    assert sum(found_anywhere) >= (12 if dtype == torch.float64 or rapidity <= 1 else 0)
 
 
 @by_group
-def test_all_families(group: mf.Group, found: list[bool]) -> None:
-    """What is not ordinary is found as ever."""
+def test_all_families(group: mf.Group, found_anywhere: list[bool]) -> None:
+    """What is not ordinary is found_anywhere as ever."""
     families = clouds_for(group)
     families |= particles() if group.d == 4 else {}  # type: ignore[attr-defined]
     for dtype in DTYPES:
@@ -96,7 +114,7 @@ def test_all_families(group: mf.Group, found: list[bool]) -> None:
             assert_same(
                 group, torch.cat([x.unsqueeze(0), group.act(g, x.expand(3, *x.shape), "vector")]).to(dtype), name
             )
-    assert not all(found)
+    assert not all(found_anywhere)
 
 
 def test_what_is_not_a_number_is_no_ordinary_cloud(found: list[bool]) -> None:
@@ -114,10 +132,10 @@ def test_what_is_not_a_number_is_no_ordinary_cloud(found: list[bool]) -> None:
     assert not any(found)
 
 
-def test_its_margin(found: list[bool]) -> None:
+def test_its_margin(found_anywhere: list[bool]) -> None:
     x = events(4)
     frame = mf.Lorentz().frame(x)
-    assert found == [True]
+    assert found_anywhere == [True]
     torch.testing.assert_close(frame.margin, indefinite._split_frame(mf.Lorentz(), frame.cloud).margin)  # type: ignore[attr-defined]
 
 
@@ -154,3 +172,56 @@ def test_a_promise(group: mf.Group, found: list[bool]) -> None:
     assert promised.from_canonical(y, "vector")[:7].isnan().flatten(1).all(-1).all()
     with mf.unchecked(ordinary=True):  # has no effect where nothing is waited for
         assert (mf.canonicalize(x, group)[1].rank[3:6:2] < d).all()
+
+
+def test_in_c_samples_of_a_batch_vector_and_without_an_axis() -> None:
+    """Any layout is served; one sample that is not ordinary leaves all to the general way."""
+    x, group = events(4), mf.Lorentz()
+    want = mf.canonicalize(x, group)[0]
+    order = torch.randperm(360, generator=torch.Generator().manual_seed(0))
+    batch = torch.arange(40).repeat_interleave(9)[order]
+    pose, listed = mf.canonicalize(x.flatten(0, 1)[order], group, batch=batch)
+    assert listed.rank.eq(4).all()
+    first = [int((batch == b).nonzero()[0]) for b in range(40)]
+    assert len(first) == 40
+    again = mf.canonicalize(torch.stack([x.flatten(0, 1)[order][batch == b] for b in range(40)]), group)[0]
+    for b in range(40):
+        torch.testing.assert_close(pose[batch == b], again[b], rtol=0, atol=1e-12 * float(again[b].abs().max()))
+    x[7] = x[7, :1]
+    mixed, other = mf.canonicalize(x, group)
+    assert other.rank[7] == 1
+    torch.testing.assert_close(mixed[:7], want[:7], rtol=0, atol=1e-11 * float(want.abs().max()))
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, 1e200])
+def test_in_c_what_is_not_a_number_is_an_error_or_nan(bad: float) -> None:
+    x = events(4)
+    x[3, 2, 1] = bad
+    with pytest.raises(ValueError, match="sample 3 of 40"):
+        mf.canonicalize(x, mf.Lorentz())
+    if bad == 1e200:  # its square is not finite, which is said where values are looked at
+        return
+    with mf.unchecked():
+        pose = mf.canonicalize(x, mf.Lorentz())[0]
+    assert pose[3].isnan().any()
+    assert pose[:3].isfinite().all()
+    assert pose[4:].isfinite().all()
+
+
+@by_group
+@pytest.mark.parametrize("rapidity", [0.0, 2.0])
+def test_compiled_frames_know_all_that_eager_ones_do(group: mf.Group, rapidity: float) -> None:
+    """Of ordinary clouds the operator returns no more than is asked for."""
+    d = group.d  # type: ignore[attr-defined]
+    g = mf.OrthochronousLorentz(d).random(40, dtype=torch.float64, max_rapidity=rapidity)
+    x = mf.Lorentz(d).act(g, events(d), "vector")
+    vectors = torch.randn(40, 3, d, dtype=torch.float64)
+
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        pose, frame = mf.canonicalize(x, group)
+        inward, outward = frame.to_canonical(vectors, "vector"), frame.from_canonical(vectors, "vector")
+        return pose, frame.element, frame.rank, inward, outward, frame.to_canonical(x, "vector")
+
+    torch.compiler.reset()
+    for mine, theirs in zip(torch.compile(run, fullgraph=True)(x), run(x), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11 * float(theirs.abs().max()))

@@ -205,7 +205,8 @@ def components(group: PreservesForm, cloud: Cloud, rows: Tensor, layout: Layout)
         y = _at_rest(y, layout, momentum, time)
     short = None
     if parts.momentum is not None and (parts.axes is None or not all_true(~parts.momentum)):
-        short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, torch.inf).unsqueeze(-1))[0]
+        none = torch.full(parts.momentum.shape, torch.inf, dtype=torch.float64, device=rows.device)
+        short = layout.as_sample(torch.where(parts.momentum, MAX_LENGTH2_RATIO, none).unsqueeze(-1))[0]
     return Components(cloud, rows, layout, parts, t, y, short)
 
 

@@ -19,7 +19,7 @@ from minframe.frame.components import Components, PreservesForm, components, eps
 from minframe.frame.linear import LinearFrame
 from minframe.layout import Dense
 from minframe.linalg import gpu, loops
-from minframe.linalg.at_rest import at_rest
+from minframe.linalg.at_rest import AtRest, at_rest, in_one_call
 from minframe.linalg.choice import choice_margin, rank_margin
 from minframe.linalg.columns import Columns
 from minframe.linalg.loops import pivoted_qr
@@ -54,25 +54,17 @@ def split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:
 
 
 def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
-    """The frame in few operations, where each is a launch, if all samples are ordinary; see ``linalg.at_rest``."""
-    rows, layout = cloud.layout.join([x.detach() for x, _ in cloud.inputs])
-    if (
-        group.p > 1
-        or not isinstance(layout, Dense)
-        or not loops.launches(rows)
-        or not (readable(rows) or PROMISED.get())
-        or gpu.serves(rows)
-        or rows.is_complex()
-        or cloud.needs_grad
-        or cloud.longest is not False
-        or cloud.origin is not None
-        or cloud.distance is not None
-    ):
-        return None
-    found = at_rest(rows, layout, eps_as_given(cloud), group.orthochronous, group.special, not readable(rows))
+    """The frame in one call, or few operations, if all samples are ordinary; see ``linalg.at_rest``."""
+    found = found_at_rest(group, cloud)
     if found is None:
         return None
-    determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=rows.device)
+    determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=found.linear.device)
+
+    def again() -> Tensor:
+        same = found_at_rest(group, cloud)
+        assert same is not None
+        return same.pose
+
     return LinearFrame(
         group=group,
         linear=found.linear,
@@ -80,9 +72,38 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
         own_columns=found.columns,
         stabiliser=IsometryStabiliser(determined, group.special, group.metric, trivial=True),
         cloud=cloud,
-        decomposition=CanonicalRows(determined, [found.pose], layout, full=True),
+        decomposition=CanonicalRows(
+            *(determined, [found.pose], found.layout),
+            full=True,
+            zeroed=True,
+            renew=again if found.columns is None else None,
+        ),
         margin=lambda: _split_frame(group, cloud).margin,
     )
+
+
+def found_at_rest(group: PreservesForm, cloud: Cloud) -> AtRest | None:
+    """What the frame is made of, if all samples are ordinary and nothing else is asked for."""
+    rows, layout = cloud.layout.join([x.detach() for x, _ in cloud.inputs])
+    compiled = loops.is_native(rows)
+    if not (compiled or (isinstance(layout, Dense) and loops.launches(rows))):
+        return None
+    if (
+        group.p > 1
+        or rows.is_complex()
+        or not (readable(rows) or PROMISED.get())
+        or gpu.serves(rows)
+        or cloud.needs_grad
+        or cloud.longest is not False
+        or cloud.origin is not None
+        or cloud.distance is not None
+    ):
+        return None
+    eps, direction = eps_as_given(cloud), (group.orthochronous, group.special)
+    if compiled:
+        return in_one_call(rows, layout, eps, cloud.tolerance, *direction)
+    assert isinstance(layout, Dense)
+    return at_rest(rows, layout, eps, *direction, not readable(rows))
 
 
 def _split_frame(group: PreservesForm, cloud: Cloud) -> LinearFrame:

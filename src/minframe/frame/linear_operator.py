@@ -9,7 +9,7 @@ need one are traced, and call the operators of ``linalg`` for their choices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,8 +17,11 @@ from torch import Tensor
 from minframe.checks import READING, limited
 from minframe.cloud import Cloud
 from minframe.frame.compiled import name_of, named_group
+from minframe.frame.components import PreservesForm
+from minframe.frame.indefinite import found_at_rest
 from minframe.frame.linear import ActsLinearly, LinearFrame
 from minframe.layout import Dense, Layout, Ragged
+from minframe.linalg.at_rest import AtRest
 from minframe.linalg.columns import Columns
 from minframe.linalg.operators import library, unshared
 from minframe.linalg.rows import CanonicalRows
@@ -65,8 +68,13 @@ def _frame(
         distance=distance,
         longest=longest if some is None else some,
     )
+    acts = named_group(group)
+    if hasattr(acts, "metric"):
+        ordinary = limited(READING, found_at_rest, cast(PreservesForm, acts), cloud)
+        if ordinary is not None and ordinary.matrices is not None:
+            return _of_ordinary(ordinary)
     with torch.inference_mode():  # nothing is recorded, which takes a fifth less; results are made outside of it
-        frame = limited(READING, named_group(group).frame_of, cloud)
+        frame = limited(READING, acts.frame_of, cloud)
     assert isinstance(frame, LinearFrame)
     known, linear, inverse, own = frame.stabiliser.determined, frame.linear, frame.inverse, frame.own_inverse
     assert linear is not None
@@ -77,9 +85,32 @@ def _frame(
     return [
         pose.clone() if pose.is_inference() else unshared(pose),
         known.clone(),
-        torch.stack([linear, inverse, own, *matrices]),
+        torch.stack([linear, inverse.mT, *matrices[:2]]),
+        torch.stack([own, *matrices[2:]]),
         flags,
         numbers,
+    ]
+
+
+def _of_ordinary(found: AtRest) -> list[Tensor]:
+    """The same of samples that are ordinary, all of them, without a frame in between. What nobody asks for is zero."""
+    assert found.matrices is not None
+    linear, columns = found.linear, found.columns
+    lead, d = linear.shape[:-2], linear.shape[-1]
+    flags = torch.zeros((4, *lead), dtype=torch.bool, device=linear.device)
+    others = torch.zeros((4, *linear.shape), dtype=linear.dtype, device=linear.device)
+    others[0] = found.inverse
+    if columns is not None:
+        flags[1] = columns.here
+        others[1].diagonal(dim1=-2, dim2=-1).fill_(1)
+    numbers = torch.tensor([*range(d), d, 0], device=linear.device)  # places, the span, and no rank of a null one
+    return [
+        found.pose,
+        torch.ones((*lead, d), dtype=torch.bool, device=linear.device),
+        found.matrices,
+        others,
+        flags,
+        numbers.repeat(*lead, 1),
     ]
 
 
@@ -121,7 +152,8 @@ def _shapes(inputs: list[Tensor], mask: Tensor | None, batch: Tensor | None, sam
     return [
         rows.new_empty(rows.shape, dtype=inputs[0].dtype),
         rows.new_empty((*lead, d), dtype=torch.bool),
-        rows.new_empty((8, *lead, d, d), dtype=wide),
+        rows.new_empty((4, *lead, d, d), dtype=wide),
+        rows.new_empty((4, *lead, d, d), dtype=wide),
         rows.new_empty((4, *lead), dtype=torch.bool),
         rows.new_empty((*lead, d + 2), dtype=torch.int64),
     ]
@@ -139,7 +171,7 @@ def _mapped(info: Any, axes: Sequence[Any], *args: Any) -> tuple[list[Tensor], l
         torch.ops.minframe.linear_frame(*(part(x, axis, i) for x, axis in zip(args, axes, strict=True)))
         for i in range(info.batch_size)
     ]
-    axis = [0, 0, 1, 1, 0]  # matrices and flags are stacked in front of the samples
+    axis = [0, 0, 1, 1, 1, 0]  # matrices and flags are stacked in front of the samples
     return [torch.stack(parts, at) for parts, at in zip(zip(*each, strict=True), axis, strict=True)], axis
 
 
@@ -170,8 +202,10 @@ def linear_frame(
         *(longest if isinstance(longest, Tensor) else None, ",".join(kind.name for _, kind in cloud.inputs)),
         *(cloud.rounding, longest is True, name_of(group)),
     )
-    pose, known, matrices, flags, numbers = found
-    linear, inverse, own, adjoint, triangle, after, outward, projector = matrices.unbind()
+    pose, known, matrices, others, flags, numbers = found
+    linear, inverse, adjoint, triangle = matrices.unbind()
+    inverse = inverse.mT
+    own, after, outward, projector = others.unbind()
     tied, here, null, loose = flags.unbind()
     place, span, rank = numbers[..., : group.d], numbers[..., group.d], numbers[..., group.d + 1]
     stabiliser: IsometryStabiliser | SpanStabiliser = SpanStabiliser(known)

@@ -3,12 +3,14 @@
    What is done, and why, is said in qr.py; the names are the same. Tensors come as the addresses of contiguous float64
    (or complex128) numbers, unless stated otherwise; 0 stands for None. */
 
+#include "_rest.h"
 #include "_samples.h"
 #include "_white.h"
 
 #define FINITE 1 /* all numbers are finite */
 #define FULL 2   /* all axes are determined */
-#define WHITE 4  /* all rows could be made white */
+#define SLOW 8   /* no boost is strong */
+#define SERVED 4 /* all rows could be made white, or brought to rest, if that was wanted */
 
 /* The rule by which rows are chosen; see native.py. */
 typedef struct {
@@ -34,6 +36,7 @@ typedef struct {
     double least;         /* ratio of pivots, of rows that are made white */
     int recentre;         /* these are made to add up to zero */
     double *white, *back; /* T and its inverse, of rows that are made white; else NULL */
+    Rest rest;            /* momenta that are brought to rest; of their axes only those of space are chosen */
     const double *origin, *floor, *limit, *row_floor;
     const uint8_t *longest;
     address pose;
@@ -68,7 +71,8 @@ struct Sample {
     int64_t stride;       /* length of a plane: `padded(n)` for the rows, then `padded(d)` for those of the identity */
     double *planes;       /* d of them, or, complex, 2 d */
     double *r2, *lengths; /* squared, of what is left of each row, and of each row at first */
-    int axis;             /* the step: */
+    Boost boost;          /* to rest */
+    int first, axis;      /* the first axis that is chosen, and the step: */
     double bar, at_most;  /* the least that must be left of a row to be chosen, and the largest it may have been */
     double uncertain;     /* squared length below which what is left of any row is rounding, beside its own */
     double *w, scale;     /* the reflection */
@@ -139,6 +143,21 @@ INLINE Seen whiten_rows(const Sample *s, int64_t from, int64_t to, int d, int pa
         peak = SELECT(r2 > peak, r2, peak);
         zero += 0 * r2;
         total += r2;
+    }
+    return seen_of(&peak, &zero, &total);
+}
+
+/* Bring momenta to rest, and leave their squared lengths in space in r2. */
+INLINE Seen rest_rows(const Sample *s, int64_t from, int64_t to, int d)
+{
+    lanes peak = {0}, zero = {0}, total = {0};
+    for (int64_t i = from; i < to; i += LANES) {
+        double *row = s->planes + i;
+        lanes r2 = boost_rows(row, s->stride, &s->boost, d);
+        AT(s->r2 + i) = r2;
+        peak = SELECT(r2 > peak, r2, peak);
+        zero += 0 * r2;
+        total += r2 + AT(row) * AT(row);
     }
     return seen_of(&peak, &zero, &total);
 }
@@ -305,6 +324,36 @@ FOR_EACH_MACHINE static Seen sweep_whiten(const Sample *s, int64_t from, int64_t
 #define CALL(d, parts) return whiten_rows(s, from, to, d, parts)
     COMMON_CASES(CALL)
 #undef CALL
+}
+
+FOR_EACH_MACHINE static Seen sweep_rest(const Sample *s, int64_t from, int64_t to)
+{
+    return s->job->x.d == 4 ? rest_rows(s, from, to, 4) : rest_rows(s, from, to, (int)s->job->x.d);
+}
+
+INLINE Seen substitute(const Sample *s, int64_t from, int64_t to, int d)
+{
+    const double *adjoint = s->job->rest.adjoint + s->b * d * d, *triangle = s->job->rest.triangle + s->b * d * d;
+    for (int64_t i = from; i < to; i += LANES)
+        substitute_rows(s->planes + i, s->stride, adjoint, triangle, d);
+    return NOTHING;
+}
+
+FOR_EACH_MACHINE static Seen sweep_substitute(const Sample *s, int64_t from, int64_t to)
+{
+    return s->job->x.d == 4 ? substitute(s, from, to, 4) : substitute(s, from, to, (int)s->job->x.d);
+}
+
+FOR_EACH_MACHINE static void add_up_rows(const Sample *s, double *total)
+{
+    for (int64_t m = 0; m < s->job->x.d; m++) {
+        lanes sum = {0};
+        for (int64_t i = 0; i < padded(s->n); i += LANES)
+            sum += AT(s->planes + m * s->stride + i);
+        total[m] = 0;
+        for (int j = 0; j < LANES; j++)
+            total[m] += sum[j];
+    }
 }
 
 FOR_EACH_MACHINE static void scatter(const Sample *s, double *sums)
@@ -492,6 +541,39 @@ static int whiten(Sample *s, double count, Seen *seen)
     return seen->zero == 0;
 }
 
+/* Bring all rows to rest; 0 if they have no rest frame, or are too long there. */
+static int to_rest(Sample *s, Seen *seen)
+{
+    const Rest *rest = &s->job->rest;
+    add_up_rows(s, s->w);
+    if (!set_boost(&s->boost, s->w, s->job->x.d, rest->orthochronous))
+        return 0;
+    sweep_rest(s, padded(s->n), s->stride);
+    *seen = over_rows(s, sweep_rest);
+    return sqrt(seen->total) <= rest->reach * s->boost.mass;
+}
+
+/* Whether what is left for the last axis at rest is more than rounding. */
+static int is_ordinary(const Sample *s, double peak)
+{
+    double speed = s->boost.speed;
+    return sqrt(peak) > s->job->rest.share * speed * speed * s->boost.mass;
+}
+
+/* Write the element; whether it is slow. If not, the rows, read once more, have their coordinates by substitution. */
+static int is_slow(Sample *s)
+{
+    const int64_t d = s->job->x.d;
+    int slow = write_element(&s->job->rest, s->b, d, s->job->basis + s->b * d * d);
+    factor_element(&s->job->rest, s->b, d, slow);
+    if (!slow) {
+        over_rows(s, sweep_read);
+        over_rows(s, sweep_substitute);
+        s->sign.re = 1;
+    }
+    return slow;
+}
+
 /* The volume of T, to the power 1 / d: under a special group its share for each axis. */
 static double edge_of(const Sample *s)
 {
@@ -515,7 +597,7 @@ static Seen choose_row(Sample *s, double limit)
 {
     const int64_t parts = s->job->x.parts, from = s->axis * parts;
     s->at_most = INFINITY;
-    if (s->axis && limit < INFINITY) /* at first lengths are what is compared with the bar */
+    if (s->axis > s->first && limit < INFINITY) /* at first lengths are what is compared with the bar */
         s->at_most = limit * over_rows(s, shortest_above).shortest;
     Seen found = first_choice(s);
     found.row = found.row < INT64_MAX ? found.row : 0;
@@ -532,7 +614,7 @@ static int decompose(Sample *s)
     const int d = (int)job->x.d, parts = job->x.parts;
     double far = job->origin ? length_of(job->origin + s->b * d * parts, d * parts) : 0;
     double floor = job->floor ? job->floor[s->b] : job->noise * far, least = fmax(floor, job->constant_floor);
-    double limit = job->limit ? job->limit[s->b] : INFINITY;
+    double limit = job->limit ? job->limit[s->b] : job->rest.wanted ? job->rest.limit : INFINITY;
     int longest = job->longest ? job->longest[s->b] : rule->tie > 0, full = FULL;
     Seen seen = over_rows(s, sweep_read);
     if (seen.zero != 0 || !s->n) {
@@ -542,17 +624,27 @@ static int decompose(Sample *s)
     double count = (double)count_real(&job->x, s->b, s->n);
     if (job->white && !whiten(s, count, &seen))
         return FINITE;
-    double equal = 0, bound = 0, mean = seen.total / count;
     Number signs = {1, 0};
-    for (s->axis = 0; s->axis < d; s->axis++) {
+    if (job->rest.wanted) {
+        if (!to_rest(s, &seen))
+            return FINITE;
+        /* the boost is one reflection more if time is not reversed, and as many if it is */
+        signs.re = job->rest.orthochronous ? -1 : -s->boost.forward;
+        s->first = 1;
+        job->determined[s->b * d] = 1;
+        if (job->positions)
+            job->positions[s->b * d] = 0, job->peaks[s->b * d] = s->boost.mass * s->boost.mass;
+    }
+    double equal = 0, bound = 0, mean = seen.total / count;
+    for (s->axis = s->first; s->axis < d; s->axis++) {
         if (job->row_floor)
             seen = over_rows(s, drop_rounding);
         double peak = seen.peak;
-        if (s->axis == 0) {
+        if (s->axis == s->first) {
             bound = fmax(peak * rule->of_longest * rule->of_longest, mean * rule->of_mean * rule->of_mean);
             bound = fmax(bound, least * least);
             equal = fmax(rule->tie * sqrt(peak), 2 * floor);
-            if (job->limit)
+            if (limit < INFINITY)
                 over_rows(s, keep_lengths);
         }
         /* rows that are rounding never tie */
@@ -571,8 +663,11 @@ static int decompose(Sample *s)
         full = peak > bound ? full : 0;
         if (job->several)
             job->several[at] = (uint8_t)found.several;
-        if (s->axis == d - 1)
+        if (s->axis == d - 1) {
+            if (job->rest.wanted && !is_ordinary(s, peak))
+                return FINITE;
             break;
+        }
         set_reflection(s, d - s->axis, parts);
         signs = product(signs, s->sign);
         sweep_reflect(s, padded(s->n), s->stride);
@@ -583,14 +678,15 @@ static int decompose(Sample *s)
         s->scale = edge_of(s);
         over_rows(s, scale_rows);
     }
-    return FINITE | WHITE | full;
+    return FINITE | SERVED | SLOW | full;
 }
 
 /* Sample b, in the scratch of a thread. */
 static void serve(void *argument, Crew *crew, int64_t b, int member)
 {
     Job *job = argument;
-    if (job->white && !(job->flags[member].all & WHITE)) /* what was found is not used */
+    int optional = job->white || job->rest.wanted;
+    if (optional && !(job->flags[member].all & SERVED)) /* what was found is not used */
         return;
     int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts;
     Sample s = {.job = job, .crew = crew, .b = b, .n = n, .stride = padded(n) + padded(job->x.d)};
@@ -598,17 +694,22 @@ static void serve(void *argument, Crew *crew, int64_t b, int member)
     s.r2 = s.planes + planes * s.stride;
     s.lengths = s.r2 + s.stride;
     s.w = s.lengths + s.stride;
-    s.seen = (Seen *)(s.w + padded(planes));
+    s.boost.w = s.w + padded(planes);
+    s.boost.form = s.boost.w + padded(planes);
+    s.boost.time = s.boost.form + padded(planes);
+    s.seen = (Seen *)(s.boost.time + padded(planes));
     add_identity(&s);
     int found = decompose(&s);
-    if (job->white && !(found & WHITE)) {
+    if (optional && !(found & SERVED)) {
         job->flags[member].all &= found;
         return;
     }
     s.poison = found & FINITE ? 0 : NAN;
-    over_rows(&s, sweep_write);
     turn(&s, padded(n), s.stride, (int)job->x.d, job->x.parts);
     write_basis(&s);
+    if (job->rest.wanted && !is_slow(&s))
+        found &= ~SLOW;
+    over_rows(&s, sweep_write);
     job->flags[member].all &= found;
 }
 
@@ -616,25 +717,27 @@ static void serve(void *argument, Crew *crew, int64_t b, int member)
 static int64_t scratch_of(const Rows *x, int64_t n)
 {
     int64_t planes = x->d * x->parts, portions = n / PORTION + 1;
-    return apart((padded(n) + padded(x->d)) * (planes + 2) + padded(planes) + portions * (int64_t)sizeof(Seen) / 8);
+    return apart((padded(n) + padded(x->d)) * (planes + 2) + 4 * padded(planes) + portions * (int64_t)sizeof(Seen) / 8);
 }
 
 /* Choose the rows, relative to an origin, and decompose. What is below `floor`, for each sample, is rounding, or,
    without it, what is below `noise` times the length of the origin.
 
-   With `white`, the rows are made white first. Under a special group the pose then has the volume of the rows. Where
-   that cannot be done, WHITE is not among the flags that are returned, and nothing is found. */
+   With `white`, the rows are made white first. Under a special group the pose then has the volume of the rows. With
+   `rest`, they are momenta, and brought to rest first. Where that cannot be done, SERVED is not among the flags that are
+   returned, and nothing is found. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
     address origin, floor, limit, row_floor, longest, basis, positions, peaks, determined, several;
-    address white, back;
-    int threads, flags = FINITE | FULL | WHITE;
+    address white, back, linear, adjoint, triangle;
+    int threads, flags = FINITE | FULL | SERVED | SLOW;
     Job job = {.special = 0};
-    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKK(KKdp)i", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKK(KKdp)(ppddddKKK)i", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
                           &job.constant_floor, &limit, &row_floor, &longest, &job.rule.fraction, &job.rule.of_longest,
                           &job.rule.of_mean, &job.rule.tie, &job.rule.speck, &job.rule.tiny, &job.special, &job.pose,
                           &basis, &positions, &peaks, &determined, &several, &white, &back, &job.least, &job.recentre,
-                          &threads))
+                          &job.rest.wanted, &job.rest.orthochronous, &job.rest.reach, &job.rest.share, &job.rest.limit,
+                          &job.rest.slow, &linear, &adjoint, &triangle, &threads))
         return NULL;
     set_pointers(&job.x);
     job.origin = POINTER(const double, origin);
@@ -644,6 +747,9 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
     job.longest = POINTER(const uint8_t, longest);
     job.white = POINTER(double, white);
     job.back = POINTER(double, back);
+    job.rest.linear = POINTER(double, linear);
+    job.rest.adjoint = POINTER(double, adjoint);
+    job.rest.triangle = POINTER(double, triangle);
     job.basis = POINTER(double, basis);
     job.positions = POINTER(int64_t, positions);
     job.peaks = POINTER(double, peaks);

@@ -17,6 +17,8 @@ def pivoted_qr(
     peaks: int,
     determined: int,
     several: int,
+    white: tuple[int, int, float, bool],
+    rest: tuple[bool, bool, float, float, float, float, int, int, int],
     threads: int,
     /,
 ) -> int: ...

@@ -1,4 +1,4 @@
-"""Frames of ordinary clouds of momenta in as few operations as possible, for devices on which each is a launch.
+"""Frames of ordinary clouds of momenta: in C in one call, elsewhere in as few operations as possible.
 
 Most clouds of particles are *ordinary*: their total momentum P is time-like and gives the time axis, ``P / M``
 (``linalg.split``), and the rows determine all axes, beyond any doubt. Then what is left is one decomposition of the
@@ -24,6 +24,9 @@ boost, with ``|T|^2 = 4 gamma^2 + d - 4 < (4 + d / 4) g^2``.
    ``frame.components``).
 3. M is much longer than the basis that is carried along.
 
+**In C** (``_rest.h``, ``_native.c``) the boost itself is applied, and the basis of space-time competes for no axis, so
+that there is no shortest mass. On other devices each operation is a launch.
+
 Where T is strong, the rows have their coordinates by substitution (``linalg.columns``). If it is promised that all
 clouds are ordinary (``minframe.unchecked(ordinary=True)``), nothing is read: others are NaN, and substitution is done
 in any case.
@@ -37,7 +40,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from minframe.layout import Dense
+from minframe.layout import Dense, Layout
+from minframe.linalg import native
 from minframe.linalg.columns import MAX_PRODUCT_NORM2, Columns
 from minframe.linalg.few import turned_planes
 from minframe.linalg.qr import MAX_LENGTH2_RATIO, MIN_LENGTH
@@ -46,6 +50,7 @@ from minframe.linalg.split import MAX_REST_RATIO
 REST_SHARE = 0.99  # of the bar for squared lengths at rest, up to which rounding does not matter
 MIN_SHARE = 4e-5  # of the mass: rounding of float64, 2e-16, is 1e-11 of what is longer
 MIN_MASS = 1e20 * MIN_LENGTH
+REACH = math.sqrt(MAX_REST_RATIO * REST_SHARE)  # bound on |Y|, over the mass
 
 
 class AtRest(NamedTuple):
@@ -56,12 +61,38 @@ class AtRest(NamedTuple):
         inverse: of it.
         pose: ``(*batch, n, d)``, the rows in their canonical pose.
         columns: gives the coordinates of the rows where a product is not exact enough; ``None``: it is everywhere.
+        layout: of the rows.
+        matrices: ``(4, *batch, d, d)``: elements, their inverses, transposed, Q, transposed, and R, in one memory;
+            ``None``: they have not been computed so.
     """
 
     linear: Tensor
     inverse: Tensor
     pose: Tensor
     columns: Columns | None
+    layout: Layout
+    matrices: Tensor | None = None
+
+
+def in_one_call(
+    rows: Tensor, layout: Layout, eps: float, tolerance: float, orthochronous: bool, special: bool
+) -> AtRest | None:
+    """``at_rest`` by the loops in C, for rows ``(*rows, d)`` of any layout.
+
+    ``tolerance``: lengths below this part of the longest row at rest are rounding.
+    """
+    share = _least_share(rows.shape[-1], eps)
+    rest = True, orthochronous, REACH, share, MAX_LENGTH2_RATIO, MAX_PRODUCT_NORM2
+    found = native.at_rest(rows, layout, tolerance, special, rest)
+    if found is None:
+        return None
+    pose, matrices, slow = found
+    linear, columns, adjoint, triangle = matrices.unbind()
+    if slow:
+        return AtRest(linear, columns.mT, pose, None, layout, matrices)
+    strong = linear.square().sum((-2, -1)) > MAX_PRODUCT_NORM2
+    place = torch.arange(linear.shape[-1]).expand(linear.shape[:-1])
+    return AtRest(linear, columns.mT, pose, Columns(strong, adjoint, triangle, place), layout, matrices)
 
 
 @torch.no_grad()
@@ -118,11 +149,11 @@ def at_rest(
     lead = layout.batch_shape
     linear, inverse, pose = linear.view(*lead, d, d), inverse.view(*lead, d, d), pose[:, :, :n].mT.view(*lead, n, d)
     if fastest <= 0:
-        return AtRest(linear, inverse, pose, None)
+        return AtRest(linear, inverse, pose, None, layout)
     q, r = torch.linalg.qr(linear)
     place = torch.arange(d, device=x.device).expand(*lead, d)
     columns = Columns((above[-1] > 0).view(lead), q.mT, r, place)
-    return AtRest(linear, inverse, columns.replace(pose, rows, lambda sample: sample), columns)
+    return AtRest(linear, inverse, columns.replace(pose, rows, lambda sample: sample), columns, layout)
 
 
 def _doubts(planes: Tensor, last: Tensor, mass: Tensor, speed: Tensor, unit: Tensor, eps: float) -> Tensor:
@@ -132,11 +163,14 @@ def _doubts(planes: Tensor, last: Tensor, mass: Tensor, speed: Tensor, unit: Ten
     the mass; ``speed``: g; ``unit``: 1.
     """
     d = planes.shape[1]
-    reach = math.sqrt(MAX_REST_RATIO * REST_SHARE)  # of |Y|, over the mass
-    rounding = 2.0 ** (d - 2) * eps * (4 + d / 4) * reach * (1 + reach)
     above = planes.new_empty((4, len(planes), 1))
-    torch.sub(torch.linalg.vector_norm(planes, dim=(1, 2)).unsqueeze(-1), mass, alpha=reach, out=above[0])
-    torch.sub(speed * speed, last, alpha=1 / max(rounding, MIN_SHARE / 4), out=above[1])  # g is at least 2
+    torch.sub(torch.linalg.vector_norm(planes, dim=(1, 2)).unsqueeze(-1), mass, alpha=REACH, out=above[0])
+    torch.sub(speed * speed, last, alpha=1 / _least_share(d, eps), out=above[1])
     torch.sub(unit, mass, alpha=1 / MIN_MASS, out=above[2])
     torch.sub(speed, unit, alpha=1 + math.sqrt(max(MAX_PRODUCT_NORM2 + 4 - d, 0) / 4), out=above[3])
     return above
+
+
+def _least_share(d: int, eps: float) -> float:
+    """The least that must be left for the last axis, over ``g^2 M``; g is at least 2."""
+    return max(2.0 ** (d - 2) * eps * (4 + d / 4) * REACH * (1 + REACH), MIN_SHARE / 4)

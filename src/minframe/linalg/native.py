@@ -30,8 +30,14 @@ try:
 except ImportError:
     library = products = None
 
-FINITE, FULL, WHITE = 1, 2, 4  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
-NOT_WHITE = 0, 0, 0.0, False  # what ``_decomposed`` is told about white rows where there are none
+FINITE, FULL, SERVED, SLOW = (
+    1,
+    2,
+    4,
+    8,
+)  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
+NOT_WHITE = 0, 0, 0.0, False  # what ``library.pivoted_qr`` is told where no rows are to be made white
+NOT_AT_REST = False, False, 0.0, 0.0, 0.0, 0.0, 0, 0, 0  # and where they are not brought to rest
 MAX_SUM = 16_384  # rows of a sample that are added up one after the other
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
@@ -150,7 +156,7 @@ def oriented(
         library.mean(where, middle.data_ptr(), threads)
     library.pivoted_qr(
         *(where, _address(middle), 0, 8 * eps, 0.0, 0, 0, 0, rule, special, pose.data_ptr(), basis.data_ptr()),
-        *(0, 0, determined.data_ptr(), 0, NOT_WHITE, threads),
+        *(0, 0, determined.data_ptr(), 0, NOT_WHITE, NOT_AT_REST, threads),
     )
     return pose, basis, determined, middle
 
@@ -161,7 +167,7 @@ def white_qr(rows: Rows, special: bool, recentre: bool, least: float) -> WhiteQR
     d = rows.values.shape[-1]
     t, inverse = (rows.values.new_empty((*rows.layout.batch_shape, d, d), dtype=number) for _ in range(2))
     found, flags = _decomposed(rows, special, 0.0, (_address(t), _address(inverse), least, recentre))
-    if flags != FINITE | FULL | WHITE:
+    if flags & ~SLOW != FINITE | FULL | SERVED:
         return None
 
     def again() -> Tensor:
@@ -171,6 +177,29 @@ def white_qr(rows: Rows, special: bool, recentre: bool, least: float) -> WhiteQR
 
     found.renew = again
     return WhiteQR(found, t, inverse)
+
+
+def at_rest(
+    x: Tensor, layout: Layout, tolerance: float, special: bool, rest: tuple[bool, bool, float, float, float, float]
+) -> tuple[Tensor, Tensor, bool] | None:
+    """The pose of momenta ``(*rows, d)``; four matrices ``(4, *batch, d, d)``; and whether all boosts are slow.
+
+    The matrices are of elements, their inverses, transposed, and their factors: Q, transposed, and R. ``rest``: as
+    ``Rest`` in the C source; see ``linalg.at_rest``. ``None``: some samples are not ordinary.
+    """
+    where, kept = _numbers(x, layout)
+    batch, d = layout.batch_shape, x.shape[-1]
+    pose, matrices = x.new_empty(x.shape), x.new_empty((4, *batch, d, d), dtype=torch.float64)
+    linear, basis, *factors = (matrix.data_ptr() for matrix in matrices.unbind())
+    determined = x.new_empty((*batch, d), dtype=torch.bool)
+    rule = FRACTION, tolerance, 0.0, 0.0, MIN_LENGTH, TINY
+    assert library is not None
+    found: int = library.pivoted_qr(
+        *(where, 0, 0, 0.0, 0.0, 0, 0, 0, rule, special, pose.data_ptr(), basis, 0, 0, determined.data_ptr(), 0),
+        *(NOT_WHITE, (*rest, linear, *factors), _threads(x)),
+    )
+    del kept
+    return (pose, matrices, bool(found & SLOW)) if found & SERVED else None
 
 
 def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, float, bool]) -> tuple[PivotedQR, int]:
@@ -200,7 +229,7 @@ def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, 
     found: int = library.pivoted_qr(
         *(where, at(origin), at(floor), noise, constant, at(short), at(row_floor), at(some), rule, special),
         *(pose.data_ptr(), basis.data_ptr(), positions.data_ptr(), peaks.data_ptr(), determined.data_ptr()),
-        *(at(several), white, _threads(values)),
+        *(at(several), white, NOT_AT_REST, _threads(values)),
     )
     del kept
     tied = None
