@@ -175,9 +175,8 @@ def test_a_promise(group: mf.Group, found: list[bool]) -> None:
 
 
 def test_in_c_samples_of_a_batch_vector_and_without_an_axis() -> None:
-    """Any layout is served; one sample that is not ordinary leaves all to the general way."""
+    """Any layout is served."""
     x, group = events(4), mf.Lorentz()
-    want = mf.canonicalize(x, group)[0]
     order = torch.randperm(360, generator=torch.Generator().manual_seed(0))
     batch = torch.arange(40).repeat_interleave(9)[order]
     pose, listed = mf.canonicalize(x.flatten(0, 1)[order], group, batch=batch)
@@ -187,10 +186,38 @@ def test_in_c_samples_of_a_batch_vector_and_without_an_axis() -> None:
     again = mf.canonicalize(torch.stack([x.flatten(0, 1)[order][batch == b] for b in range(40)]), group)[0]
     for b in range(40):
         torch.testing.assert_close(pose[batch == b], again[b], rtol=0, atol=1e-12 * float(again[b].abs().max()))
-    x[7] = x[7, :1]
-    mixed, other = mf.canonicalize(x, group)
-    assert other.rank[7] == 1
-    torch.testing.assert_close(mixed[:7], want[:7], rtol=0, atol=1e-11 * float(want.abs().max()))
+
+
+@by_group
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_in_c_some_samples_may_not_be_ordinary(group: mf.Group, dtype: torch.dtype) -> None:
+    """A line, a plane, a cloud of no time and none at all, found in the general way, among others, slow and fast."""
+    d = group.d  # type: ignore[attr-defined]
+    g = mf.OrthochronousLorentz(d).random(40, dtype=torch.float64, max_rapidity=2.0)
+    x = mf.Lorentz(d).act(g, events(d), "vector")
+    x[3] = x[3, :1] * torch.linspace(1, 2, 9).view(9, 1)
+    x[7, ..., -1] = 0
+    x[11, :, 0] = 0
+    x[20] = 0
+    x = x.to(dtype)
+    found = indefinite.found_at_rest(group, group.cloud([Input("x", x, "vector")]))  # type: ignore[arg-type]
+    assert found is not None
+    assert found.missing is not None
+    assert {3, 11, 20} <= set(found.missing.tolist())
+    assert_same(group, x)
+    assert_same(group, x.view(8, 5, 9, d))
+    frame = group.frame(x)
+    general = indefinite._split_frame(group, group.cloud([Input("x", x, "point")]))  # type: ignore[arg-type]
+    assert torch.equal(frame.rank, general.rank)
+    assert torch.equal(torch.as_tensor(frame.size), torch.as_tensor(general.size))
+    y = torch.randn(40, 3, d, dtype=dtype)
+    for mine, theirs in (
+        (frame.to_canonical(y, "vector"), general.to_canonical(y, "vector")),
+        (frame.from_canonical(y, "vector"), general.from_canonical(y, "vector")),
+        (frame.to_canonical(x, "vector"), general.to_canonical(x, "vector")),
+    ):
+        size = theirs.abs().amax((-2, -1), keepdim=True)
+        assert ((mine - theirs).abs() <= 100 * max(1e-11, torch.finfo(dtype).eps) * size).all()
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, 1e200])
@@ -225,3 +252,23 @@ def test_compiled_frames_know_all_that_eager_ones_do(group: mf.Group, rapidity: 
     torch.compiler.reset()
     for mine, theirs in zip(torch.compile(run, fullgraph=True)(x), run(x), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11 * float(theirs.abs().max()))
+
+
+@pytest.mark.parametrize("shape", [(1, 20_000), (2, 5_000)], ids=str)
+@pytest.mark.parametrize("rapidity", [0.0, 2.0])
+def test_in_c_large_samples_are_shared_by_threads(shape: tuple[int, int], rapidity: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    space = torch.randn(*shape, 3, dtype=torch.float64, generator=generator)
+    x = torch.cat([(space.square().sum(-1, keepdim=True) + 0.1).sqrt(), space], -1)
+    x = mf.Lorentz().act(
+        mf.Lorentz().random(shape[0], dtype=x.dtype, generator=generator, max_rapidity=rapidity), x, "vector"
+    )
+    assert indefinite.found_at_rest(mf.Lorentz(), mf.Lorentz().cloud([Input("x", x, "vector")])) is not None  # type: ignore[arg-type]
+    assert_same(mf.Lorentz(), x)
+    several = mf.canonicalize(x, mf.Lorentz())[0]
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert torch.equal(mf.canonicalize(x, mf.Lorentz())[0], several)
+    finally:
+        torch.set_num_threads(threads)

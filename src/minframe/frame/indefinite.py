@@ -21,7 +21,7 @@ from minframe.layout import Dense
 from minframe.linalg import gpu, loops
 from minframe.linalg.at_rest import AtRest, at_rest, in_one_call
 from minframe.linalg.choice import choice_margin, rank_margin
-from minframe.linalg.columns import Columns
+from minframe.linalg.columns import Columns, with_columns
 from minframe.linalg.loops import pivoted_qr
 from minframe.linalg.qr import sample_tensor, tie_width
 from minframe.linalg.rows import CanonicalRows, Rows
@@ -59,6 +59,12 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
     if found is None:
         return None
     determined = torch.ones(found.linear.shape[:-1], dtype=torch.bool, device=found.linear.device)
+    stabiliser = IsometryStabiliser(determined, group.special, group.metric, trivial=found.missing is None)
+    if found.missing is not None:
+        completed = _completed(group, cloud, found, stabiliser)
+        if completed is None:
+            return None
+        found, stabiliser = completed
 
     def again() -> Tensor:
         same = found_at_rest(group, cloud)
@@ -70,16 +76,57 @@ def _frame_at_rest(group: PreservesForm, cloud: Cloud) -> LinearFrame | None:
         linear=found.linear,
         inverse=found.inverse,
         own_columns=found.columns,
-        stabiliser=IsometryStabiliser(determined, group.special, group.metric, trivial=True),
+        stabiliser=stabiliser,
         cloud=cloud,
         decomposition=CanonicalRows(
-            *(determined, [found.pose], found.layout),
-            full=True,
-            zeroed=True,
+            *(stabiliser.determined, [found.pose], found.layout),
+            full=found.missing is None,
+            zeroed=found.missing is None,
             renew=again if found.columns is None else None,
         ),
         margin=lambda: _split_frame(group, cloud).margin,
     )
+
+
+def _completed(
+    group: PreservesForm, cloud: Cloud, found: AtRest, stabiliser: IsometryStabiliser
+) -> tuple[AtRest, IsometryStabiliser] | None:
+    """What was ``found``, in place, and the stabiliser, with samples that are not ordinary found in the general way.
+
+    ``None`` if some of them are null, or rows have a batch vector: then the general way is taken for all.
+    """
+    columns, missing = found.columns, found.missing
+    assert columns is not None
+    assert missing is not None
+    if not isinstance(found.layout, Dense):
+        return None
+    other = _split_frame(group, cloud.select(missing))
+    mine, decomposition = other.stabiliser, other._decomposition
+    assert isinstance(mine, IsometryStabiliser)
+    assert decomposition is not None
+    if mine.null is not None:
+        return None
+    theirs = with_columns([columns, other.own_columns], other.linear)[1]
+    assert theirs is not None
+    place = columns.place.clone()
+    assert other.linear is not None
+    assert other.inverse is not None
+    for whole, part, core in (
+        (found.linear, other.linear, 2),
+        (found.inverse.mT, other.inverse.mT, 2),
+        (columns.here, theirs.here, 0),
+        (columns.adjoint, theirs.adjoint, 2),
+        (columns.triangle, theirs.triangle, 2),
+        (place, theirs.place, 1),
+        (stabiliser.determined, mine.determined, 1),
+        (found.pose, torch.cat(list(decomposition.coordinates), -1).to(found.pose.dtype), 2),
+    ):
+        whole.view(-1, *whole.shape[whole.ndim - core :])[missing] = part
+    if mine.span is not None:
+        span = torch.full(columns.here.shape, place.shape[-1])
+        span.view(-1)[missing] = mine.span
+        stabiliser = replace(stabiliser, span=span)
+    return found._replace(columns=replace(columns, place=place)), stabiliser
 
 
 def found_at_rest(group: PreservesForm, cloud: Cloud) -> AtRest | None:

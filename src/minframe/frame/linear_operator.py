@@ -71,7 +71,7 @@ def _frame(
     acts = named_group(group)
     if hasattr(acts, "metric"):
         ordinary = limited(READING, found_at_rest, cast(PreservesForm, acts), cloud)
-        if ordinary is not None and ordinary.matrices is not None:
+        if ordinary is not None and ordinary.matrices is not None and ordinary.missing is None:
             return _of_ordinary(ordinary)
     with torch.inference_mode():  # nothing is recorded, which takes a fifth less; results are made outside of it
         frame = limited(READING, acts.frame_of, cloud)

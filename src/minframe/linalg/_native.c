@@ -685,8 +685,7 @@ static int decompose(Sample *s)
 static void serve(void *argument, Crew *crew, int64_t b, int member)
 {
     Job *job = argument;
-    int optional = job->white || job->rest.wanted;
-    if (optional && !(job->flags[member].all & SERVED)) /* what was found is not used */
+    if (job->white && !(job->flags[member].all & SERVED)) /* what was found is not used */
         return;
     int64_t n = size_of(&job->x, b), planes = job->x.d * job->x.parts;
     Sample s = {.job = job, .crew = crew, .b = b, .n = n, .stride = padded(n) + padded(job->x.d)};
@@ -700,8 +699,10 @@ static void serve(void *argument, Crew *crew, int64_t b, int member)
     s.seen = (Seen *)(s.boost.time + padded(planes));
     add_identity(&s);
     int found = decompose(&s);
-    if (optional && !(found & SERVED)) {
-        job->flags[member].all &= found;
+    if (job->rest.wanted)
+        job->rest.served[b] = (found & SERVED) != 0;
+    if ((job->white || job->rest.wanted) && !(found & SERVED)) {
+        job->flags[member].all &= found | SLOW;
         return;
     }
     s.poison = found & FINITE ? 0 : NAN;
@@ -725,19 +726,19 @@ static int64_t scratch_of(const Rows *x, int64_t n)
 
    With `white`, the rows are made white first. Under a special group the pose then has the volume of the rows. With
    `rest`, they are momenta, and brought to rest first. Where that cannot be done, SERVED is not among the flags that are
-   returned, and nothing is found. */
+   returned; no rows are white then, and those at rest are known of the samples that are `served`. */
 static PyObject *pivoted_qr(PyObject *self, PyObject *args)
 {
     address origin, floor, limit, row_floor, longest, basis, positions, peaks, determined, several;
-    address white, back, linear, adjoint, triangle;
+    address white, back, linear, adjoint, triangle, served;
     int threads, flags = FINITE | FULL | SERVED | SLOW;
     Job job = {.special = 0};
-    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKK(KKdp)(ppddddKKK)i", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
+    if (!PyArg_ParseTuple(args, ROWS_FORMAT "KKddKKK(dddddd)pKKKKKK(KKdp)(ppddddKKKK)i", ROWS_FIELDS(job.x), &origin, &floor, &job.noise,
                           &job.constant_floor, &limit, &row_floor, &longest, &job.rule.fraction, &job.rule.of_longest,
                           &job.rule.of_mean, &job.rule.tie, &job.rule.speck, &job.rule.tiny, &job.special, &job.pose,
                           &basis, &positions, &peaks, &determined, &several, &white, &back, &job.least, &job.recentre,
                           &job.rest.wanted, &job.rest.orthochronous, &job.rest.reach, &job.rest.share, &job.rest.limit,
-                          &job.rest.slow, &linear, &adjoint, &triangle, &threads))
+                          &job.rest.slow, &linear, &adjoint, &triangle, &served, &threads))
         return NULL;
     set_pointers(&job.x);
     job.origin = POINTER(const double, origin);
@@ -750,6 +751,7 @@ static PyObject *pivoted_qr(PyObject *self, PyObject *args)
     job.rest.linear = POINTER(double, linear);
     job.rest.adjoint = POINTER(double, adjoint);
     job.rest.triangle = POINTER(double, triangle);
+    job.rest.served = POINTER(uint8_t, served);
     job.basis = POINTER(double, basis);
     job.positions = POINTER(int64_t, positions);
     job.peaks = POINTER(double, peaks);

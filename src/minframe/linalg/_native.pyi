@@ -18,7 +18,7 @@ def pivoted_qr(
     determined: int,
     several: int,
     white: tuple[int, int, float, bool],
-    rest: tuple[bool, bool, float, float, float, float, int, int, int],
+    rest: tuple[bool, bool, float, float, float, float, int, int, int, int],
     threads: int,
     /,
 ) -> int: ...

@@ -19,6 +19,7 @@ typedef struct {
     double limit; /* how much longer than others a row may be and still carry an axis, squared */
     double slow;  /* up to which squared norm products with an element are exact enough */
     double *linear, *adjoint, *triangle; /* the elements, (samples, d, d), and their factors Q^* and R */
+    uint8_t *served;                     /* which samples they are known of */
 } Rest;
 
 /* The boost of one sample, in d dimensions: unless stated otherwise, sizes are over M. */

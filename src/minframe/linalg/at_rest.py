@@ -49,6 +49,7 @@ from minframe.linalg.split import MAX_REST_RATIO
 
 REST_SHARE = 0.99  # of the bar for squared lengths at rest, up to which rounding does not matter
 MIN_SHARE = 4e-5  # of the mass: rounding of float64, 2e-16, is 1e-11 of what is longer
+MAX_MISSING = 0.5  # share of the samples that are not ordinary, from which on none is served
 MIN_MASS = 1e20 * MIN_LENGTH
 REACH = math.sqrt(MAX_REST_RATIO * REST_SHARE)  # bound on |Y|, over the mass
 
@@ -64,6 +65,8 @@ class AtRest(NamedTuple):
         layout: of the rows.
         matrices: ``(4, *batch, d, d)``: elements, their inverses, transposed, Q, transposed, and R, in one memory;
             ``None``: they have not been computed so.
+        missing: numbers of the samples, in the flattened batch, that are not ordinary, and of which nothing is known;
+            ``None``: all are. If there are any, there are columns.
     """
 
     linear: Tensor
@@ -72,12 +75,13 @@ class AtRest(NamedTuple):
     columns: Columns | None
     layout: Layout
     matrices: Tensor | None = None
+    missing: Tensor | None = None
 
 
 def in_one_call(
     rows: Tensor, layout: Layout, eps: float, tolerance: float, orthochronous: bool, special: bool
 ) -> AtRest | None:
-    """``at_rest`` by the loops in C, for rows ``(*rows, d)`` of any layout.
+    """``at_rest`` by the loops in C, for rows ``(*rows, d)`` of any layout, and for some of the samples if not for all.
 
     ``tolerance``: lengths below this part of the longest row at rest are rounding.
     """
@@ -86,13 +90,18 @@ def in_one_call(
     found = native.at_rest(rows, layout, tolerance, special, rest)
     if found is None:
         return None
-    pose, matrices, slow = found
+    pose, matrices, slow, served = found
+    missing = None
+    if served is not None:
+        missing = (~served).nonzero().squeeze(-1)
+        if len(missing) > MAX_MISSING * len(served):
+            return None
     linear, columns, adjoint, triangle = matrices.unbind()
-    if slow:
+    if slow and missing is None:
         return AtRest(linear, columns.mT, pose, None, layout, matrices)
     strong = linear.square().sum((-2, -1)) > MAX_PRODUCT_NORM2
     place = torch.arange(linear.shape[-1]).expand(linear.shape[:-1])
-    return AtRest(linear, columns.mT, pose, Columns(strong, adjoint, triangle, place), layout, matrices)
+    return AtRest(linear, columns.mT, pose, Columns(strong, adjoint, triangle, place), layout, matrices, missing)
 
 
 @torch.no_grad()

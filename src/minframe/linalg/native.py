@@ -37,7 +37,7 @@ FINITE, FULL, SERVED, SLOW = (
     8,
 )  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
 NOT_WHITE = 0, 0, 0.0, False  # what ``library.pivoted_qr`` is told where no rows are to be made white
-NOT_AT_REST = False, False, 0.0, 0.0, 0.0, 0.0, 0, 0, 0  # and where they are not brought to rest
+NOT_AT_REST = False, False, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0  # and where they are not brought to rest
 MAX_SUM = 16_384  # rows of a sample that are added up one after the other
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
@@ -181,25 +181,27 @@ def white_qr(rows: Rows, special: bool, recentre: bool, least: float) -> WhiteQR
 
 def at_rest(
     x: Tensor, layout: Layout, tolerance: float, special: bool, rest: tuple[bool, bool, float, float, float, float]
-) -> tuple[Tensor, Tensor, bool] | None:
-    """The pose of momenta ``(*rows, d)``; four matrices ``(4, *batch, d, d)``; and whether all boosts are slow.
+) -> tuple[Tensor, Tensor, bool, Tensor | None] | None:
+    """The pose of momenta ``(*rows, d)``; four matrices ``(4, *batch, d, d)``; whether all boosts are slow; and which
+    samples of the flattened batch these are known of, ``(b,)``, ``None`` if of all.
 
     The matrices are of elements, their inverses, transposed, and their factors: Q, transposed, and R. ``rest``: as
-    ``Rest`` in the C source; see ``linalg.at_rest``. ``None``: some samples are not ordinary.
+    ``Rest`` in the C source; see ``linalg.at_rest``. ``None``: some numbers are not finite.
     """
     where, kept = _numbers(x, layout)
     batch, d = layout.batch_shape, x.shape[-1]
     pose, matrices = x.new_empty(x.shape), x.new_empty((4, *batch, d, d), dtype=torch.float64)
     linear, basis, *factors = (matrix.data_ptr() for matrix in matrices.unbind())
     determined = x.new_empty((*batch, d), dtype=torch.bool)
+    served = x.new_empty(math.prod(batch), dtype=torch.bool)
     rule = FRACTION, tolerance, 0.0, 0.0, MIN_LENGTH, TINY
     assert library is not None
     found: int = library.pivoted_qr(
         *(where, 0, 0, 0.0, 0.0, 0, 0, 0, rule, special, pose.data_ptr(), basis, 0, 0, determined.data_ptr(), 0),
-        *(NOT_WHITE, (*rest, linear, *factors), _threads(x)),
+        *(NOT_WHITE, (*rest, linear, *factors, served.data_ptr()), _threads(x)),
     )
     del kept
-    return (pose, matrices, bool(found & SLOW)) if found & SERVED else None
+    return (pose, matrices, bool(found & SLOW), None if found & SERVED else served) if found & FINITE else None
 
 
 def _decomposed(rows: Rows, special: bool, noise: float, white: tuple[int, int, float, bool]) -> tuple[PivotedQR, int]:
