@@ -550,3 +550,16 @@ def test_parity_and_no_time_reversal() -> None:
     future = frame.from_canonical(torch.eye(4, dtype=torch.float64)[:1], "vector")
     torch.testing.assert_close(future, torch.eye(4, dtype=torch.float64)[:1])
     assert frame.from_canonical(torch.ones(1, dtype=torch.float64), "pseudoscalar").abs() == 1
+
+
+@pytest.mark.parametrize("group", [mf.Lorentz(), mf.OrthochronousLorentz(), mf.O(2, 2), mf.GL(4)], ids=str)
+@pytest.mark.parametrize("opening", [1e-3, 1e-6, 1e-7, 1e-8])
+def test_the_order_of_rows_changes_no_bit_under_products_that_enlarge_rounding(group: mf.Group, opening: float) -> None:
+    """Sums over rows are rounded in an order of their own: of collimated jets their rounding is all that is left."""
+    space = torch.randn(50, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    space = space + opening * torch.randn(50, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    x = torch.cat([space.norm(dim=-1, keepdim=True), space], -1)
+    order = torch.rand(50, 7, generator=torch.Generator().manual_seed(3)).argsort(-1)[..., None].expand(x.shape)
+    place = torch.arange(1, 8).view(7, 1)
+    model = mf.Equivariant(lambda y: (y * (1 + place.sin())).abs().sin(), mf.S() * group, "vector", "vector")
+    assert torch.equal(model(x.gather(1, order)), model(x).gather(1, order))

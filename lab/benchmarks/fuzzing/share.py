@@ -16,6 +16,9 @@ and ``MAX_SHARE`` is the bound. Integers are among them: a threshold at a ration
 Noise that is well below what the library calls equal, ``eps^(3/4)``, decides nothing: symmetric clouds and duplicated
 rows are then exactly so, and the share is that of clouds without noise.
 
+A term of a direct sum may have nothing but that noise, as behind a flat solid. At the origin it is a cloud of its own
+size, with differences of that size, and where it is translated, a point. So there nothing is asked.
+
 Elements of GL change how thin a cloud is, and whether it is flat is measured against rounding (``linalg/whiten.py``),
 which they leave as it is. So of clouds whose thickness is within ``REACH`` of that nothing is asked but that rounding
 within the margin moves the answer as well.
@@ -63,7 +66,11 @@ def allowed(key: Key) -> float:
     """The share of the clouds of a batch that may be on the edge."""
     if key.structure in WITHOUT_NOISE or key.level == EXACT:
         return MAX_SHARE
-    return min(1.0, MAX_SHARE + sum(_decided(key, block) for block in CASES[key.group].blocks))
+    blocks = CASES[key.group].blocks
+    flat = key.structure in (*solids(3), *solids(2)) and 10.0**-key.level < REACH * EPS[key.dtype]
+    if flat and len(blocks) > 1 and any(block.affine for block in blocks):
+        return 1.0
+    return min(1.0, MAX_SHARE + sum(_decided(key, block) for block in blocks))
 
 
 def _decided(key: Key, block: Block) -> float:

@@ -22,11 +22,11 @@ from minframe.frame.orbit import OrbitFrame
 from minframe.frame.ordinary import order_apart, undefined
 from minframe.frame.pairs import Pairs, symmetries, with_matrices
 from minframe.frame.permutation import Permutes
-from minframe.frame.point_set import PointSet, point_set, weights_of
+from minframe.frame.point_set import PointSet, point_set, real, weights_of
 from minframe.frame.points import Ordering, order_margin, order_points, thin_samples
 from minframe.frame.poses import Poses
 from minframe.frame.product import ProductFrame
-from minframe.labelling.action import inverse
+from minframe.labelling.action import inverse, take_nodes
 from minframe.labelling.backend import DEFAULT
 from minframe.labelling.orbits import orbit_mean
 from minframe.labelling.symmetry import RowSymmetry
@@ -65,6 +65,41 @@ def product_frame(group: ActsOnBoth, cloud: Cloud) -> Frame:
     if is_compiling():
         return CompiledFrame(group, group.linear, cloud, "product")
     check_values(group, cloud)
+    relations = cloud.relations
+    listed = relations is not None and (relations.edges or relations.edge_index is not None)
+    if group.linear.bounded or listed or not readable(cloud.inputs[0][0]):
+        return _product_frame(group, cloud)
+    order = _order_by_value(cloud)
+    given = cloud.reordered(order)
+    if relations is not None:
+        given = replace(given, relations=replace(relations, nodes=[take_nodes(x, order) for x in relations.nodes]))
+    frame = _product_frame(group, given)
+    return frame.with_rows(cloud, take_nodes(order, frame.order))
+
+
+def _order_by_value(cloud: Cloud) -> Tensor:
+    """An order of the rows that their values alone determine, ``(*batch, n)`` or ``(N,)``.
+
+    Sums over rows are rounded in the order that these have. The matrix of a strong boost or stretch enlarges that, and
+    of a cloud that is all but null, or flat, nothing is left that another order would not change. In this order all
+    sums are the same, to the last bit, whichever order is given.
+    """
+    layout = cloud.layout
+    key = torch.zeros(())
+    k = 0
+    for x, kind in cloud.inputs:
+        if layout.is_per_row(x, kind.core_ndim):
+            for column in real(layout.pad(wide(x.detach())).flatten(2)).unbind(
+                -1
+            ):  # one by one: rounded alike anywhere
+                k += 1
+                key = key.to(column) + math.sin(12.9898 * k) * column
+    mask = layout.padding_mask()
+    key = key.nan_to_num()
+    return layout.unpad_order((key if mask is None else key.masked_fill(~mask, torch.inf)).argsort(dim=-1, stable=True))
+
+
+def _product_frame(group: ActsOnBoth, cloud: Cloud) -> ProductFrame:
     points = point_set(group.linear, cloud.tamed(), group.permutations.rtol)
     if PROMISED.get() and not readable(points.rows):
         order, apart = order_apart(points)

@@ -37,6 +37,10 @@ class ActsLinearly(Acts, Protocol):
     def complex(self) -> bool:
         """Whether it acts on complex numbers."""
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the matrices of elements have a bounded condition number, so that none enlarges rounding."""
+
     def assemble(self, linear: Tensor | None, shift: Tensor | None, /) -> Tensor:
         """The element with these parts."""
 

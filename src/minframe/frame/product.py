@@ -82,6 +82,11 @@ class ProductFrame(Frame):
         order, linear, margin = self.order, self.linear, self._margin
         return ProductFrame(self.group, self.cloud, order, linear, twins, pairs, self._shown, margin)
 
+    def with_rows(self, cloud: Cloud, order: Tensor) -> ProductFrame:
+        """The same frame of a cloud whose rows have another order, in which ``order`` finds them."""
+        linear, margin = self.linear, self._margin
+        return ProductFrame(self.group, cloud, order, linear, self.twins, self.pairs, self._shown, margin)
+
     def for_other_inputs(self) -> ProductFrame:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, linear=self.linear.for_other_inputs())

@@ -102,6 +102,10 @@ class Affine(_Shifting):
         """The linear group."""
 
     @property
+    def bounded(self) -> bool:
+        return self.linear.bounded
+
+    @property
     def point_order_version(self) -> int:
         return self.linear.point_order_version
 

@@ -76,6 +76,10 @@ class GL(MatrixGroup):
         return {"max_condition": 10.0}
 
     @property
+    def bounded(self) -> bool:
+        return False
+
+    @property
     def point_order_version(self) -> int:
         return 6
 

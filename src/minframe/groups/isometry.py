@@ -138,6 +138,10 @@ class Isometry(MatrixGroup):
         phase = torch.linalg.det(first).sgn()
         return phase * torch.linalg.det(others).sgn() if self.q else phase
 
+    @property
+    def bounded(self) -> bool:
+        return not self.q
+
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol
         g = wide(g)

@@ -48,6 +48,11 @@ class LinearGroup(_Coordinates):
         """Raised whenever the canonical order of points under this group changes; checkpoints record it."""
         return 2
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the matrices of elements have a bounded condition number, so that none enlarges rounding."""
+        return True
+
     def __add__(self, other: object) -> LinearGroup:
         if not isinstance(other, LinearGroup):
             raise TypeError(f"{self} can be added to a group that acts on coordinates, such as mf.O(2), got {other!r}")

@@ -65,6 +65,10 @@ class Sum(LinearGroup):
         return 1 + max(g.point_order_version for g in self.groups)
 
     @property
+    def bounded(self) -> bool:
+        return all(g.bounded for g in self.groups)
+
+    @property
     def blocks(self) -> list[slice]:
         """The coordinates that each group acts on."""
         return slices_of([g.d for g in self.groups])

@@ -10,7 +10,8 @@ writes them as ``x = Q D z``, D the lengths of the pivots. Since no row is much 
 ``|z| < 1.4``; the pivots themselves are a triangle with a diagonal of ones; so ``Z = sum_i z_i z_i^*`` has a harmless
 Cholesky factor L, however thin the cloud is. ``T = Q D L / sqrt(n)``, and ``T^-1 = sqrt(n) L^-1 D^-1 Q^*`` is as exact:
 rounding of a thin axis stays on it. Where the rank is short, T is completed by normals of the span, whose
-coordinates are zero. They are as long as the longest row, so that T can be inverted whatever the unit of the rows is.
+coordinates are zero. They are as long as the longest row, over ``sqrt(n)`` as all columns are, so that T can be
+inverted whatever the unit of the rows is, and in the precision of the input.
 
 **Rank.** Every matrix of full rank is an element, so thin and thick clouds are in one orbit, and no invariant says that
 a cloud is flat. An element of condition number c changes the ratio of the thickness of a cloud to its rounding, ``eps``
@@ -188,9 +189,9 @@ def whiten(rows: Tensor, layout: Layout, precision: Precision, centred: bool) ->
 
     both = determined.unsqueeze(-1) & determined.unsqueeze(-2)
     factor = torch.where(both, factor, one)
-    unit, n = torch.where(determined, unit, longest), torch.where(determined, root, 1.0)
-    t = found.basis * unit.unsqueeze(-2) @ factor / n.unsqueeze(-2)
-    back = inv(factor) * n.unsqueeze(-1)
+    unit = torch.where(determined, unit, longest)
+    t = found.basis * unit.unsqueeze(-2) @ factor / root.unsqueeze(-2)
+    back = inv(factor) * root.unsqueeze(-1)
     y = loops.multiply(z, layout, back) * layout.for_each_row(determined)
     stretch = (widths[..., 0] / thinnest).clamp_min(1.0)
     return Whitening(t, back @ (found.basis.mH / unit.unsqueeze(-1)), determined, y, margin, stretch)
