@@ -8,6 +8,7 @@ need one are traced, and call the operators of ``linalg`` for their choices.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -103,15 +104,20 @@ def _of_ordinary(found: AtRest) -> list[Tensor]:
     if columns is not None:
         flags[1] = columns.here
         others[1].diagonal(dim1=-2, dim2=-1).fill_(1)
-    numbers = torch.tensor([*range(d), d, 0], device=linear.device)  # places, the span, and no rank of a null one
     return [
         found.pose,
         torch.ones((*lead, d), dtype=torch.bool, device=linear.device),
         found.matrices,
         others,
         flags,
-        numbers.repeat(*lead, 1),
+        _places(d).repeat(*lead, 1),
     ]
+
+
+@functools.cache
+def _places(d: int) -> Tensor:
+    """The places of all columns, the dimension of the span, and no rank of a null one."""
+    return torch.tensor([*range(d), d, 0])
 
 
 def _details(frame: LinearFrame, linear: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:

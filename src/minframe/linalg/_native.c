@@ -309,6 +309,8 @@ static Seen choose(const Sample *s, int64_t from, int64_t to)
         call((int)s->job->x.d, 2);                                                                                     \
     else if (s->job->x.d == 3)                                                                                         \
         call(3, 1);                                                                                                    \
+    else if (s->job->x.d == 4)                                                                                         \
+        call(4, 1);                                                                                                    \
     else                                                                                                               \
         call((int)s->job->x.d, 1);
 
