@@ -272,3 +272,13 @@ def test_in_c_large_samples_are_shared_by_threads(shape: tuple[int, int], rapidi
         assert torch.equal(mf.canonicalize(x, mf.Lorentz())[0], several)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_in_c_there_is_room_for_sixteen_dimensions() -> None:
+    for d in (16, 17, 24):
+        space = torch.randn(3, 30, d - 1, dtype=torch.float64, generator=torch.Generator().manual_seed(d))
+        x = torch.cat([(space.square().sum(-1, keepdim=True) + 0.1).sqrt(), space], -1)
+        group = mf.ProperLorentz(d)
+        rows = group.act(group.random(3, dtype=x.dtype, generator=torch.Generator().manual_seed(d)), x, "vector")
+        assert_same(group, x)
+        torch.testing.assert_close(mf.canonicalize(rows, group)[0], mf.canonicalize(x, group)[0], rtol=1e-9, atol=1e-9)

@@ -153,8 +153,8 @@ INLINE Seen rest_rows(const Sample *s, int64_t from, int64_t to, int d)
     lanes peak = {0}, zero = {0}, total = {0};
     for (int64_t i = from; i < to; i += LANES) {
         double *row = s->planes + i;
-        lanes r2 = boost_rows(row, s->stride, &s->boost, d);
-        AT(s->r2 + i) = r2;
+        boost_rows(row, s->stride, &s->boost, d, s->r2 + i);
+        lanes r2 = AT(s->r2 + i);
         peak = SELECT(r2 > peak, r2, peak);
         zero += 0 * r2;
         total += r2 + AT(row) * AT(row);
@@ -630,7 +630,7 @@ static int decompose(Sample *s)
     if (job->rest.wanted) {
         if (!to_rest(s, &seen))
             return FINITE;
-        /* the boost is one reflection more if time is not reversed, and as many if it is */
+        /* One reflection less is to come than last_sign counts, and a boost along -P_t has determinant -1. */
         signs.re = job->rest.orthochronous ? -1 : -s->boost.forward;
         s->first = 1;
         job->determined[s->b * d] = 1;

@@ -51,10 +51,10 @@ static int set_boost(Boost *boost, const double *total, int64_t d, int orthochro
     return 1;
 }
 
-/* Boost rows i, ..., i + LANES - 1, in place, and return the squares of what they are in space. */
-INLINE lanes boost_rows(double *row, int64_t stride, const Boost *boost, int d)
+/* Boost rows i, ..., i + LANES - 1, in place, and write the squared lengths of what they are in space. */
+INLINE void boost_rows(double *row, int64_t stride, const Boost *boost, int d, double *squares)
 {
-    lanes form = {0}, time = {0}, squares = {0};
+    lanes form = {0}, time = {0}, sum = {0};
     for (int k = 0; k < d; k++) {
         form += AT(row + k * stride) * boost->form[k];
         time += AT(row + k * stride) * boost->time[k];
@@ -63,9 +63,9 @@ INLINE lanes boost_rows(double *row, int64_t stride, const Boost *boost, int d)
     for (int k = 1; k < d; k++) {
         lanes y = AT(row + k * stride) - form * boost->w[k];
         AT(row + k * stride) = y;
-        squares += y * y;
+        sum += y * y;
     }
-    return squares;
+    AT(squares) = sum;
 }
 
 /* The element, whose adjoint has the given columns; whether it is slow. */

@@ -38,6 +38,7 @@ FINITE, FULL, SERVED, SLOW = (
 )  # bits returned by ``library.pivoted_qr``, of what holds for all samples; see there
 NOT_WHITE = 0, 0, 0.0, False  # what ``library.pivoted_qr`` is told where no rows are to be made white
 NOT_AT_REST = False, False, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0  # and where they are not brought to rest
+MAX_AXES = 16  # dimensions of space-time that the loops have room for
 MAX_SUM = 16_384  # rows of a sample that are added up one after the other
 MIN_NUMEL_PER_THREAD = 32_768  # a thread with fewer numbers costs more than it saves
 
@@ -186,10 +187,12 @@ def at_rest(
     samples of the flattened batch these are known of, ``(b,)``, ``None`` if of all.
 
     The matrices are of elements, their inverses, transposed, and their factors: Q, transposed, and R. ``rest``: as
-    ``Rest`` in the C source; see ``linalg.at_rest``. ``None``: some numbers are not finite.
+    ``Rest`` in the C source; see ``linalg.at_rest``. ``None``: some numbers are not finite, or rows too long.
     """
-    where, kept = _numbers(x, layout)
     batch, d = layout.batch_shape, x.shape[-1]
+    if d > MAX_AXES:
+        return None
+    where, kept = _numbers(x, layout)
     pose, matrices = x.new_empty(x.shape), x.new_empty((4, *batch, d, d), dtype=torch.float64)
     linear, basis, *factors = (matrix.data_ptr() for matrix in matrices.unbind())
     determined = x.new_empty((*batch, d), dtype=torch.bool)
