@@ -123,7 +123,7 @@ def _completed(
     ):
         whole.view(-1, *whole.shape[whole.ndim - core :])[missing] = part
     if mine.span is not None:
-        span = torch.full(columns.here.shape, place.shape[-1])
+        span = torch.full_like(place[..., 0], place.shape[-1])
         span.view(-1)[missing] = mine.span
         stabiliser = replace(stabiliser, span=span)
     return found._replace(columns=replace(columns, place=place)), stabiliser

@@ -85,17 +85,12 @@ def _order_by_value(cloud: Cloud) -> Tensor:
     sums are the same, to the last bit, whichever order is given.
     """
     layout = cloud.layout
-    key = torch.zeros(())
-    k = 0
-    for x, kind in cloud.inputs:
-        if layout.is_per_row(x, kind.core_ndim):
-            for column in real(layout.pad(wide(x.detach())).flatten(2)).unbind(
-                -1
-            ):  # one by one: rounded alike anywhere
-                k += 1
-                key = key.to(column) + math.sin(12.9898 * k) * column
-    mask = layout.padding_mask()
-    key = key.nan_to_num()
+    rows = [x.detach() for x, kind in cloud.inputs if layout.is_per_row(x, kind.core_ndim)]
+    columns = [c for x in rows for c in real(layout.pad(wide(x)).flatten(2)).unbind(-1)]
+    key = torch.zeros_like(columns[0])
+    for k, column in enumerate(columns, 1):  # one by one, which is rounded alike wherever a row is
+        key = key + math.sin(12.9898 * k) * column
+    mask, key = layout.padding_mask(), key.nan_to_num()
     return layout.unpad_order((key if mask is None else key.masked_fill(~mask, torch.inf)).argsort(dim=-1, stable=True))
 
 

@@ -117,7 +117,7 @@ def _of_ordinary(found: AtRest) -> list[Tensor]:
 @functools.cache
 def _places(d: int) -> Tensor:
     """The places of all columns, the dimension of the span, and no rank of a null one."""
-    return torch.tensor([*range(d), d, 0])
+    return torch.tensor([*range(d), d, 0], device="cpu")
 
 
 def _details(frame: LinearFrame, linear: Tensor) -> tuple[list[Tensor], Tensor, Tensor]:

@@ -29,9 +29,7 @@ def order_apart(points: PointSet) -> tuple[Tensor, Tensor]:
         by_size = separate(sizes(points), torch.zeros_like(cells), points.slack)
         cells = torch.where(is_discrete(by_size).unsqueeze(-1), by_size, cells)
     settled = torch.ones_like(cells[:, 0], dtype=torch.bool)
-    if (
-        points.of_zeros is not None
-    ):  # invariants of white rows differ by ``EQUAL_WHITE``, and only tell those of small clouds apart
+    if points.of_zeros is not None:  # invariants, which differ by ``EQUAL_WHITE``, only tell rows of small clouds apart
         cells, settled = _by_coordinates(points, cells)
     return alone(cells, points.mask).argsort(dim=-1, stable=True), is_discrete(cells, points.mask) & settled
 

@@ -100,7 +100,7 @@ def in_one_call(
     if slow and missing is None:
         return AtRest(linear, columns.mT, pose, None, layout, matrices)
     strong = linear.square().sum((-2, -1)) > MAX_PRODUCT_NORM2
-    place = torch.arange(linear.shape[-1]).expand(linear.shape[:-1])
+    place = torch.arange(linear.shape[-1], device=linear.device).expand(linear.shape[:-1])
     return AtRest(linear, columns.mT, pose, Columns(strong, adjoint, triangle, place), layout, matrices, missing)
 
 
