@@ -21,9 +21,9 @@ The terms of a direct sum act each by itself, and so does rounding: the rows of 
 another, and their differences far above its rounding; nor does it matter what unit each has. So each term has an
 ``equal`` and a ``slack`` of its own, in units of its own longest row. They become one as numbers of a term are
 multiplied by a *weight* before they are compared, the least of the scales over that of the term. The weights of
-``equal`` follow rounding, and so where the observer stands. Those of ``slack`` do so no more than it does itself: what one
-term proposes as equal does not depend on how another is seen. No number by which rows or poses are put in an order may
-mix terms by their weights.
+``equal`` follow rounding, and so where the observer stands. Those of ``slack`` do so no more than it does itself: what
+one term proposes as equal does not depend on how another is seen. No number by which rows or poses are put in an order
+may mix terms by their weights.
 
 A cloud is a point if its size is at most ``POINT_UNITS`` roundings. This threshold follows the observer as well, who
 may stand far from the cloud or near; what is a point for one of two is of that size for the other, so that their
