@@ -169,6 +169,10 @@ class PointSet:
             numbers = [(t, x * weights[..., t]) for t, x in numbers]
         return torch.cat([x for _, x in numbers], -1)
 
+    def logarithms(self, lengths: Tensor) -> Tensor:
+        """Logarithms of lengths ``(B, n, C, T)``, as they are proposed as equal, ``(B, n, C T)``."""
+        return self.weighted(log_lengths(lengths), self.slacks)
+
     @property
     def apart(self) -> Tensor:
         """``(B, 1)``, the difference of invariants above which points are distinguished.

@@ -65,7 +65,7 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
 def sizes(points: PointSet) -> Tensor:
     """Logarithms of the lengths of the first vectors, ``(B, n, T)``: rounding is relative to a length."""
     lengths = [torch.linalg.vector_norm(points.rows[..., :1, term], dim=-1) for term in points.terms]
-    return points.weighted(log_lengths(torch.stack(lengths, -1) + points.soft[..., None, None]), points.slacks)
+    return points.logarithms(torch.stack(lengths, -1) + points.soft[..., None, None])
 
 
 def invariants(points: PointSet) -> Tensor:

@@ -102,16 +102,15 @@ class Affine(_Shifting):
         """The linear group."""
 
     @property
-    def bounded(self) -> bool:
-        return self.linear.bounded
-
-    @property
     def point_order_version(self) -> int:
         return self.linear.point_order_version
 
     def prepare(self) -> None:
-        """Compute ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace."""
-        _ = self.linear
+        """Compute ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace.
+
+        What is a property of it, too.
+        """
+        object.__setattr__(self, "bounded", self.linear.bounded)
 
     def __repr__(self) -> str:
         return described(self, self.d)

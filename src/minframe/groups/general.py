@@ -40,6 +40,7 @@ class GL(MatrixGroup):
 
     d: int
     complex: bool = False
+    bounded = False
     special: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -74,10 +75,6 @@ class GL(MatrixGroup):
 
     def random_options(self, dtype: torch.dtype) -> dict[str, float]:
         return {"max_condition": 10.0}
-
-    @property
-    def bounded(self) -> bool:
-        return False
 
     @property
     def point_order_version(self) -> int:

@@ -56,6 +56,7 @@ class Isometry(MatrixGroup):
                 object.__setattr__(self, "p", self.q)
                 object.__setattr__(self, "q", 0)
         object.__setattr__(self, "d", self.p + self.q)
+        object.__setattr__(self, "bounded", not self.q)
         object.__setattr__(self, "metric", (1,) * self.p + (-1,) * self.q)
 
     def __repr__(self) -> str:
@@ -137,10 +138,6 @@ class Isometry(MatrixGroup):
         first, others = linear[..., : self.p, : self.p], linear[..., self.p :, self.p :]
         phase = torch.linalg.det(first).sgn()
         return phase * torch.linalg.det(others).sgn() if self.q else phase
-
-    @property
-    def bounded(self) -> bool:
-        return not self.q
 
     def contains(self, g: Tensor, atol: float | None = None) -> Tensor:
         atol = default_atol(g) if atol is None else atol

@@ -42,16 +42,13 @@ class LinearGroup(_Coordinates):
 
     types = COORDINATE_TYPES
     frame_types = ("point", "vector")
+    #: whether the matrices of elements have a bounded condition number, so that none enlarges rounding
+    bounded = True
 
     @property
     def point_order_version(self) -> int:
         """Raised whenever the canonical order of points under this group changes; checkpoints record it."""
         return 2
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the matrices of elements have a bounded condition number, so that none enlarges rounding."""
-        return True
 
     def __add__(self, other: object) -> LinearGroup:
         if not isinstance(other, LinearGroup):

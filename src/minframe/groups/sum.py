@@ -56,6 +56,7 @@ class Sum(LinearGroup):
             )
         object.__setattr__(self, "d", sum(g.d for g in self.groups))
         object.__setattr__(self, "complex", self.groups[0].complex)
+        object.__setattr__(self, "bounded", all(g.bounded for g in self.groups))
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.groups))
@@ -63,10 +64,6 @@ class Sum(LinearGroup):
     @property
     def point_order_version(self) -> int:
         return 1 + max(g.point_order_version for g in self.groups)
-
-    @property
-    def bounded(self) -> bool:
-        return all(g.bounded for g in self.groups)
 
     @property
     def blocks(self) -> list[slice]:
