@@ -108,7 +108,7 @@ class Affine(_Shifting):
     def prepare(self) -> None:
         """Compute ``linear`` now: up to Python 3.11 its cache has a lock, which ``torch.compile`` cannot trace.
 
-        What is a property of it, too.
+        And whether it is ``bounded``, which is that of the linear group.
         """
         object.__setattr__(self, "bounded", self.linear.bounded)
 
