@@ -190,3 +190,12 @@ def test_rows_with_nothing_beside_them_are_equal_for_every_observer() -> None:
     model = mf.Equivariant(on_sets, group, "point", "vector", frames=mf.frames.Unordered())
     off = error(model(group.act(g, x)), group.act(g, model(x)))
     assert (off > 1e-4).sum() == 0
+
+
+def test_elements_of_thin_clouds_with_free_axes_are_in_the_group() -> None:
+    """Free axes are no longer than others, or beside them a thin one would be no axis in the precision of the input."""
+    x = 1e-6 * normal(2000, 11, 4, seed=1)
+    x[:, -1] = normal(2000, 4, seed=2)
+    frame = mf.GL(4).frame(x.float())
+    assert len(frame.rank.unique()) > 1
+    assert mf.GL(4).contains(frame.element).all()
