@@ -21,6 +21,7 @@ from torch import Tensor
 
 from minframe.checks import all_true
 from minframe.frame.point_set import Numbers, PointSet, log_lengths, real, weights_of
+from minframe.frame.seclusion import logarithm, margin_of
 from minframe.labelling.action import inverse
 from minframe.labelling.cluster import classes_of, combine
 from minframe.labelling.label import labelling
@@ -33,8 +34,6 @@ from minframe.linalg.rows import Precision, Rows
 from minframe.linalg.whiten import EQUAL_WHITE
 
 THIN_FACTOR = 16  # widths within this factor of ``equal`` are neither clearly positive nor clearly zero
-MIN_PROJECTION = 1e-13  # least entry of a projector that is not rounding of the computation
-SECLUDED_UNITS = 8.0  # and in units of ``PointSet.of_zeros``, that is not rounding of the rows
 MAX_STEPS_OF_GAPS = 12  # from ``EQUAL_WHITE`` to rounding in double precision
 STEP_OF_GAPS = 8.0  # from one size of gaps at which points are told apart to the next; see ``separate_fully``
 MIN_AXIS_LENGTH = 0.05  # least residual length of a row that carries an axis, relative to the longest row
@@ -94,42 +93,8 @@ def invariants(points: PointSet) -> Tensor:
         if fixed.shape[-2]:
             found.append((term, real(_products(y, fixed).flatten(-2))))
     if points.of_zeros is not None and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
-        squares, bound = _seclusion(points)
-        found.append((0, torch.where(squares > bound, squares, MIN_PROJECTION**2).log().unsqueeze(-1)))
+        found.append((0, logarithm(points).unsqueeze(-1)))
     return points.weighted(found, points.slacks)
-
-
-def _seclusion(points: PointSet) -> tuple[Tensor, Tensor]:
-    """How far white points are from all others, and up to which number that is rounding, ``(B, n)``.
-
-    It tells rows apart that are much longer than the rest.
-
-    The inner products of white rows, in a unit, are the entries of a projector H: on the columns of the given rows,
-    and, where these add up to zero, on a column of ones besides. A row far outside has a leverage ``h_ii`` of one, and
-    others are all but orthogonal to it, however far outside it is: several of them look alike, and differ in
-
-        sum_{j != i} |h_ij|^2  =  h_ii (1 - h_ii),
-
-    which falls with the squared distance. This sum is as exact as the ``h_ij``, and these are relative to their size:
-    rounding E of the rows X changes H by ``(1 - H) E X^+`` and its adjoint, and ``|(1 - H) e_i|^2 = 1 - h_ii``. A row
-    with nothing beside it, as of small integers, has zeros, of which there is only rounding to see (``of_zeros``). No
-    logarithm of that may tell two such rows apart.
-    """
-    assert points.of_zeros is not None
-    rows = points.rows.squeeze(2)
-    real = torch.ones_like(rows[..., 0].real) if points.mask is None else points.mask.to(rows.real.dtype)
-    count = real.sum(-1).view(-1, 1, 1)
-    if points.centred:  # exactly, which rounding of a thin cloud has not left it
-        rows = (rows - rows.sum(1, keepdim=True) / count) * real.unsqueeze(-1)
-    scatter = rows.mT @ rows.conj()
-    trace = scatter.diagonal(dim1=-2, dim2=-1).real.sum(-1).clamp_min(TINY)
-    unit = (torch.linalg.matrix_norm(scatter).square() / trace).clamp_min(TINY).view(-1, 1, 1)
-    # The scatter is a projector times the unit, but for a little: 2 - S is its inverse up to the square of that.
-    inverse = 2 * torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device) - scatter / unit
-    h = rows.conj() @ inverse @ rows.mT / unit
-    h = h + real.unsqueeze(-1) * real.unsqueeze(-2) / count if points.centred else h
-    others = h.abs().square() * (1 - torch.eye(h.shape[-1], dtype=real.dtype, device=h.device))
-    return others.sum(-1), (SECLUDED_UNITS * points.of_zeros).clamp_min(MIN_PROJECTION).square()
 
 
 def _axes(rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -375,18 +340,8 @@ def order_margin(points: PointSet) -> Tensor:
     start = alone(points.start(), points.mask)
     cells, margin = _separated(points, start)
     if points.of_zeros is not None and points.rows.shape[1] <= MAX_POINTS_IN_PAIRS:
-        margin = torch.minimum(margin, _to_seclusion(points))
+        margin = torch.minimum(margin, margin_of(points))
     tied = ~is_discrete(cells, points.mask)
     if points.edges is None:
         tied &= ~_coincide(points, cells)
     return torch.where(tied, 0.0, margin / (2 * points.stretch))
-
-
-def _to_seclusion(points: PointSet) -> Tensor:
-    """How far the nearest row is from a seclusion that is rounding, of several that are near that, ``(B,)``."""
-    squares, bound = _seclusion(points)
-    near = squares <= 4 * bound
-    if points.mask is not None:
-        near &= points.mask
-    distance = (squares.sqrt() - bound.sqrt()).abs().masked_fill(~near, torch.inf).amin(-1)
-    return torch.where(near.sum(-1) > 1, distance, torch.inf)
